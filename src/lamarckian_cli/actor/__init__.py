@@ -1,0 +1,1 @@
+"""Rollout coroutines, batched inference, unroll buffers."""

@@ -1,0 +1,169 @@
+"""The coroutines that drive controllers: `train` records what it does, `spar` does not.
+
+Both run from a controller's first state to its match's end, and suspend only where the
+policy has to answer or the game makes them wait.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Generator, Sequence
+from typing import Any
+
+import numpy as np
+
+from lamarckian_cli.actor.policy import Policy
+from lamarckian_cli.errors import MDPError
+from lamarckian_cli.mdp.interface import Controller
+from lamarckian_cli.mdp.scheduler import Task
+from lamarckian_cli.records import Action, DiscreteHead, SeatSpec, State
+
+
+class Player:
+    """One seat of one match slot, over all its matches: who decides, and where it is recorded."""
+
+    __slots__ = ("_carried", "_last", "discounted", "policy", "returns", "seat", "slot", "state", "steps", "task")
+
+    def __init__(self, seat: int, policy: Policy, slot: int) -> None:
+        self.seat = seat
+        self.policy = policy
+        self.slot = slot  # in the policy's buffer
+        self.state: State
+        self.task: Task
+        self.steps = 0  # of this match that were recorded
+        self.returns: list[float] = []
+        self._last: Sequence[float] | None = None  # what the last recorded step brought
+        self._carried: Sequence[float] | None = None  # of steps before the match's first decision
+
+    def park(self, task: Task) -> None:
+        self.task = task
+        self.policy.waiting.append(self)
+
+    @types.coroutine
+    def decide(self, state: State) -> Generator[Any, Action, Action]:
+        self.state = state
+        return (yield self)
+
+    def begin(self) -> None:
+        self.steps = 0
+        self.returns = [0.0] * len(self.policy.seat.rewards)
+        self._carried = None
+
+    def pop_reward(self) -> Sequence[float]:
+        """What the last recorded step brought; zeros before the first."""
+        last = self._last
+        return last if last is not None else [0.0] * len(self.policy.seat.rewards)
+
+    def gain(self, reward: Sequence[float]) -> None:
+        """The reward of a recorded step."""
+        self.steps += 1
+        if self._carried is not None:
+            reward = [a + b for a, b in zip(reward, self._carried, strict=True)]
+            self._carried = None
+        self._last = reward
+
+    def gain_skipped(self, reward: Sequence[float]) -> None:
+        """The reward of a step without decision goes to the step before it, or to the first."""
+        before = self._carried if self.steps == 0 else self._last
+        total = reward if before is None else [a + b for a, b in zip(reward, before, strict=True)]
+        if self.steps == 0:
+            self._carried = total
+        else:
+            self._last = total
+
+
+async def train(controller: Controller, player: Player) -> None:
+    """Drive a controller to its match's end with a policy that learns."""
+    act, see, reward = controller.act, controller.state, controller.reward
+    decide, returns = player.decide, player.returns
+    single = len(returns) == 1
+    state = see()
+    while True:
+        if state.decision:
+            action = await decide(state)
+            outcome = await act(action)
+            gained = reward()
+            player.gain(gained)
+        else:
+            outcome = await act(None)
+            gained = reward()
+            player.gain_skipped(gained)
+        if single:
+            returns[0] += gained[0]
+        else:
+            for i, value in enumerate(gained):
+                returns[i] += value
+        state = see()
+        if outcome.terminated or outcome.truncated:
+            break
+    buffer = player.policy.buffer
+    if buffer is not None and player.steps:
+        buffer.end(player.slot, terminated=outcome.terminated, final=state.inputs)
+
+
+async def spar(controller: Controller, player: Player) -> None:
+    """Drive a controller with a policy that does not learn; nothing is recorded but the return."""
+    state = controller.state()
+    while True:
+        if state.script is not None:
+            outcome = await controller.act(state.script)
+        elif state.decision:
+            outcome = await controller.act(await player.decide(state))
+        else:
+            outcome = await controller.act(None)
+        for i, value in enumerate(controller.reward()):
+            player.returns[i] += value
+        if outcome.terminated or outcome.truncated:
+            return
+        state = controller.state()
+
+
+class RandomPolicy(Policy):
+    """Uniformly random legal actions, without a network."""
+
+    def __init__(self, seat: SeatSpec, seed: int) -> None:
+        self.name = "random"
+        self.seat = seat
+        self.version = 0
+        self.buffer = None
+        self.waiting = []
+        self.reseed(seed)
+
+    def reseed(self, seed: int) -> None:
+        self._rng = np.random.Generator(np.random.PCG64(seed))
+
+    def answer(self) -> None:
+        players, self.waiting = self.waiting, []
+        for player in players:
+            player.task.wake(random_action(self.seat, player.state, self._rng))
+
+
+def random_action(seat: SeatSpec, state: State, rng: np.random.Generator) -> Action:
+    """A legal action drawn uniformly, head by head."""
+    action: list[Any] = []
+    for i, head in enumerate(seat.heads):
+        if isinstance(head, DiscreteHead):
+            mask = None if state.masks is None else state.masks[i]
+            action.append(int(rng.integers(head.n) if mask is None else rng.choice(np.flatnonzero(mask))))
+        else:
+            action.append(rng.uniform(head.low, head.high).astype(np.float32))
+    return tuple(action)
+
+
+def check_state(seat: SeatSpec, state: State, number: int, game: str) -> None:
+    """Hold a match's first state against `describe()`; MDPError names seat, expected and actual."""
+    where = f"{game}: seat {number}"
+    if len(state.inputs) != len(seat.inputs):
+        raise MDPError(f"{where} gave {len(state.inputs)} inputs; describe() says {len(seat.inputs)}")
+    for spec, value in zip(seat.inputs, state.inputs, strict=True):
+        shape, dtype = np.shape(value), str(np.asarray(value).dtype)
+        if shape != spec.shape:
+            raise MDPError(
+                f"{where} gave input {spec.name!r} of shape {list(shape)}; describe() says {list(spec.shape)}"
+            )
+        if dtype != spec.dtype:
+            raise MDPError(f"{where} gave input {spec.name!r} as {dtype}; describe() says {spec.dtype}")
+    if state.masks is not None and len(state.masks) != len(seat.heads):
+        raise MDPError(
+            f"{where} gave {len(state.masks)} masks; one per head is expected ({len(seat.heads)}), None included"
+        )

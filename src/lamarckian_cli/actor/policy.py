@@ -1,0 +1,138 @@
+"""A policy as an actor holds it: newest weights, and one forward pass for all who wait."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from lamarckian_cli.actor.buffers import UnrollBuffer
+from lamarckian_cli.errors import MDPError
+from lamarckian_cli.model.architecture import Architecture
+from lamarckian_cli.model.distribution import ActionDistribution
+from lamarckian_cli.model.flat import FlatParameters
+from lamarckian_cli.model.network import Network
+from lamarckian_cli.records import DiscreteHead, SeatSpec, State, Weights
+
+if TYPE_CHECKING:
+    from lamarckian_cli.actor.players import Player
+
+
+class Policy:
+    """Answers every player that waits for it at once.
+
+    A policy with a `buffer` trains: what its players see, do and gain is recorded.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        seat: SeatSpec,
+        architecture: Architecture,
+        *,
+        seed: int,
+        bf16: bool = False,
+        normalizes: bool = False,
+        greedy: bool = False,
+        buffer: UnrollBuffer | None = None,
+    ) -> None:
+        self.name = name
+        self.seat = seat
+        self.version = 0
+        self.greedy = greedy
+        self.buffer = buffer
+        self.waiting: list[Player] = []
+        self.network = Network(seat, architecture)
+        self.network.body.normalizes = normalizes
+        # On numbers alone, batches here are so small that float32 is the faster one.
+        self._parameters = FlatParameters(self.network, bf16=bf16 and self.network.body.images)
+        self._distribution = ActionDistribution(seat.heads)
+        self._masked = any(isinstance(head, DiscreteHead) and head.masked for head in seat.heads)
+        self._generator = torch.Generator()
+        self.reseed(seed)
+
+    def reseed(self, seed: int) -> None:
+        """Start the stream of random actions anew."""
+        self._generator.manual_seed(seed)
+
+    def load(self, weights: Weights) -> None:
+        """Take over published weights."""
+        self._parameters.load(weights.vector)
+        self.version = weights.version
+
+    def answer(self) -> None:
+        """One batched forward pass for everyone in `waiting`; each is woken with its action."""
+        players, self.waiting = self.waiting, []
+        states = [player.state for player in players]
+        inputs = self._stack(players, states)
+        masks = self._masks(states)
+        place = None
+        if self.buffer is not None:
+            slots = np.array([player.slot for player in players])
+            rewards = np.array([player.pop_reward() for player in players], np.float32)
+            place = self.buffer.observe(slots, inputs, rewards)
+            self._record_masks(place, masks)
+        with torch.inference_mode():
+            logits = self.network.policy(tuple(torch.from_numpy(x) for x in inputs))
+            tensors = tuple(None if mask is None else torch.from_numpy(mask) for mask in masks)
+            if self.greedy:
+                chosen, log_prob = self._distribution.greedy(logits, tensors), None
+            else:
+                chosen, log_prob = self._distribution.sample(logits, tensors, self._generator)
+        arrays = [action.numpy() for action in chosen]
+        columns = [a.tolist() if a.ndim == 1 else list(a) for a in arrays]
+        actions = list(zip(*columns, strict=True))
+        scripted = [i for i, state in enumerate(states) if state.script is not None]
+        for i in scripted:
+            script = states[i].script
+            actions[i] = script
+            for array, part in zip(arrays, script, strict=True):  # type: ignore[arg-type]
+                array[i] = part
+        if self.buffer is not None and place is not None and log_prob is not None:
+            if scripted:
+                self.buffer.decided[place[0][scripted], place[1][scripted]] = False
+            self.buffer.record(slots, place, arrays, log_prob.numpy(), self.version)
+        for player, action in zip(players, actions, strict=True):
+            player.task.wake(action)
+
+    def _stack(self, players: list[Player], states: list[State]) -> tuple[np.ndarray, ...]:
+        stacked = []
+        for k, spec in enumerate(self.seat.inputs):
+            rows = [state.inputs[k] for state in states]
+            try:
+                # concatenate is several times faster than stack on many small arrays
+                flat = np.concatenate(rows) if spec.shape else np.array(rows)
+                stacked.append(flat.reshape(len(rows), *spec.shape).astype(spec.dtype, copy=False))
+            except ValueError:
+                for player, row in zip(players, rows, strict=True):
+                    if np.shape(row) != spec.shape:
+                        raise MDPError(
+                            f"seat {player.seat} gave input {spec.name!r} of shape {list(np.shape(row))}; "
+                            f"describe() says {list(spec.shape)}"
+                        ) from None
+                raise
+        return tuple(stacked)
+
+    def _masks(self, states: list[State]) -> tuple[np.ndarray | None, ...]:
+        if not self._masked:
+            return (None,) * len(self.seat.heads)
+        masks: list[np.ndarray | None] = []
+        for i, head in enumerate(self.seat.heads):
+            if not isinstance(head, DiscreteHead) or not head.masked:
+                masks.append(None)
+                continue
+            mask = np.ones((len(states), head.n), bool)
+            for row, state in enumerate(states):
+                if state.masks is not None and state.masks[i] is not None:
+                    mask[row] = state.masks[i]
+            masks.append(mask)
+        return tuple(masks)
+
+    def _record_masks(
+        self, place: tuple[np.ndarray, np.ndarray], masks: tuple[np.ndarray | None, ...]
+    ) -> None:
+        if self._masked and self.buffer is not None:
+            for array, mask in zip(self.buffer.masks, masks, strict=True):
+                if array is not None and mask is not None:
+                    array[place] = mask

@@ -1,0 +1,6 @@
+"""placeholder"""
+import typer
+app = typer.Typer()
+@app.command()
+def sampling() -> None:
+    """x"""

@@ -1,0 +1,130 @@
+"""Hydra, as `lamarck` uses it: its whole command line, our folders, and no noise of its own.
+
+`run_hydra` hands arguments to a `hydra.main` task. HYDRA_FULL_ERROR makes Hydra raise
+what it would print, so that every error leaves here as one ConfigError.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import hydra
+from hydra.core.config_search_path import ConfigSearchPath
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.plugins import Plugins
+from hydra.errors import HydraException
+from hydra.plugins.search_path_plugin import SearchPathPlugin
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
+
+from lamarckian_cli.config.explain import explain
+from lamarckian_cli.config.folders import added_entries, conf_dir, open_user_code
+from lamarckian_cli.errors import ConfigError
+
+Task = Callable[[DictConfig], Any]
+VERSION_BASE = "1.3"
+CONFIG_NAME = "config"
+FOLDER_NAME_LIMIT = 120  # characters; file systems stop at 255 bytes
+
+
+class AddedFolders(SearchPathPlugin):
+    """Puts LAMARCK_CONFIG_PATH behind our own folder, for every way into Hydra."""
+
+    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
+        for entry in added_entries():
+            path = entry if entry.startswith("pkg://") else f"file://{entry}"
+            search_path.append(provider="LAMARCK_CONFIG_PATH", path=path)
+
+
+def run_hydra(task: Task, arguments: Sequence[str], *, program: str) -> None:
+    """Do what `program arguments` asks of Hydra; `task` gets each composed configuration."""
+    prepare(config_dir_of(arguments))
+    main = hydra.main(config_path=str(conf_dir()), config_name=CONFIG_NAME, version_base=VERSION_BASE)(task)
+    with (
+        mock.patch.dict("os.environ", {"HYDRA_FULL_ERROR": "1"}),
+        mock.patch.object(sys, "argv", [program, *arguments]),
+        readable_errors(),
+    ):
+        main()
+
+
+def compose(overrides: Sequence[str]) -> DictConfig:
+    """The configuration that `overrides` give, without a job; interpolations unresolved."""
+    prepare(None)
+    with readable_errors():
+        try:
+            with hydra.initialize_config_dir(config_dir=str(conf_dir()), version_base=VERSION_BASE):
+                return hydra.compose(CONFIG_NAME, overrides=list(overrides))
+        finally:
+            GlobalHydra.instance().clear()
+
+
+def prepare(config_dir: Path | None) -> None:
+    """Make the user's folders and classes known; harmless when done again."""
+    open_user_code(config_dir)
+    added_entries()  # Hydra swallows what its plugins raise, so a wrong folder is said here
+    Plugins.instance().register(AddedFolders)
+
+
+def plain(config: DictConfig) -> dict[str, Any]:
+    """The configuration as dicts, lists and scalars, with every interpolation resolved."""
+    with readable_errors():
+        values = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    assert isinstance(values, dict)
+    return {str(key): value for key, value in values.items()}
+
+
+def is_multirun() -> bool:
+    """Whether the task at work is one of several jobs."""
+    return bool(HydraConfig.get().mode == RunMode.MULTIRUN)
+
+
+def output_dir() -> Path:
+    """The folder that Hydra made for the task at work."""
+    return Path(HydraConfig.get().runtime.output_dir)
+
+
+def task_overrides() -> list[str]:
+    """The overrides of the task at work, as given."""
+    return [str(o) for o in HydraConfig.get().overrides.task]
+
+
+def config_dir_of(arguments: Sequence[str]) -> Path | None:
+    """The folder given by `--config-dir`, in any of the ways to write it."""
+    for i, word in enumerate(arguments):
+        if word in ("--config-dir", "-cd") and i + 1 < len(arguments):
+            return Path(arguments[i + 1])
+        if word.startswith("--config-dir="):
+            return Path(word.partition("=")[2])
+    return None
+
+
+@contextmanager
+def readable_errors() -> Iterator[None]:
+    """Turn what Hydra and OmegaConf raise into a ConfigError."""
+    try:
+        yield
+    except (HydraException, OmegaConfBaseException, YAMLError) as error:
+        raise ConfigError(explain(error)) from error
+
+
+def folder_name(text: str) -> str:
+    """`text` as the name of one folder: no slashes, and short enough for any file system."""
+    name = text.replace("/", "-").replace(" ", "")
+    if len(name) <= FOLDER_NAME_LIMIT:
+        return name
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    return f"{name[: FOLDER_NAME_LIMIT - 9]}-{digest}"
+
+
+# At import, for a launcher's worker process resolves names before it runs the task.
+OmegaConf.register_new_resolver("folder_name", folder_name, replace=True)

@@ -1,0 +1,95 @@
+"""`lamarck train resume=FOLDER`: the configuration of a run, with the few keys that may change.
+
+A resumed run continues as if it had not stopped, so what defines the training stays: only
+how long it goes on, where it runs and how often it saves can be given anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from omegaconf import DictConfig, OmegaConf
+from yaml import YAMLError
+
+from lamarckian_cli.config.build import unknown_key
+from lamarckian_cli.config.compose import prepare, readable_errors
+from lamarckian_cli.errors import ConfigError, RunError
+
+GROUPS = ("budget", "cluster")
+CADENCE = ("run.checkpoint_every_s", "run.checkpoint_every_env_steps", "run.keep_checkpoints", "run.log_every_s")
+ALLOWED = "budget.*, cluster.*, " + ", ".join(CADENCE)
+
+
+def resume_target(arguments: Sequence[str]) -> Path | None:
+    """The folder of `resume=FOLDER`, or None where a new run is meant."""
+    for word in reversed(arguments):
+        name, equals, value = word.lstrip("+").partition("=")
+        if equals and name == "resume":
+            value = value.strip("'\"")
+            return Path(value) if value and value.lower() not in ("null", "none") else None
+    return None
+
+
+def resumed_config(folder: Path, arguments: Sequence[str]) -> tuple[DictConfig, str | None]:
+    """The run's configuration with the overrides applied; and its text if `--cfg job` asks for it."""
+    words, show = _without_flags(arguments)
+    config = _load(folder)
+    with readable_errors():
+        overrides = OverridesParser.create().parse_overrides(words)
+    for override in overrides:
+        _apply(config, override, folder)
+    config.run.dir = str(folder)
+    config.resume = str(folder)
+    prepare(None)
+    return config, OmegaConf.to_yaml(config) if show else None
+
+
+def _without_flags(arguments: Sequence[str]) -> tuple[list[str], bool]:
+    words = [w for w in arguments if not w.lstrip("+").startswith("resume=")]
+    show = False
+    for flag in ("--cfg=job", "-c=job"):
+        if flag in words:
+            words.remove(flag)
+            show = True
+    for flag in ("--cfg", "-c"):
+        if flag in words:
+            at = words.index(flag)
+            del words[at : at + 2]
+            show = True
+    for word in words:
+        if word in ("-m", "--multirun"):
+            raise ConfigError(f"{word} cannot go with resume=...; resume one run at a time")
+        if word.startswith("-"):
+            raise ConfigError(f"{word} cannot go with resume=...; only overrides and --cfg job can")
+    return words, show
+
+
+def _load(folder: Path) -> DictConfig:
+    path = folder / "config.yaml"
+    if not path.is_file():
+        raise RunError(f"resume is {str(folder)!r}; there is no config.yaml in it: give the folder of a run")
+    try:
+        config = OmegaConf.load(path)
+    except (YAMLError, OSError, UnicodeDecodeError) as error:
+        raise RunError(f"resume is {str(folder)!r}; its config.yaml cannot be read: {error}") from error
+    if not isinstance(config, DictConfig) or "run" not in config:
+        raise RunError(f"resume is {str(folder)!r}; its config.yaml is not one of a run")
+    return config
+
+
+def _apply(config: DictConfig, override: Override, folder: Path) -> None:
+    key = override.get_key_element().lstrip("+~")
+    group, _, name = key.partition(".")
+    if not (group in GROUPS and name) and key not in CADENCE:
+        raise ConfigError(
+            f"{key} cannot change when a run is resumed (resume={folder}); these can: {ALLOWED}. "
+            "Leave it out, or start a new run"
+        )
+    if override.is_delete() or override.is_sweep_override():
+        raise ConfigError(f"{override.input_line!r} cannot go with resume=...; give {key} one value")
+    if not override.is_add() and OmegaConf.select(config, group) is not None and name not in config[group]:
+        raise unknown_key(group, name, (str(k) for k in config[group]))
+    OmegaConf.update(config, key, override.value(), force_add=True)

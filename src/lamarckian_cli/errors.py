@@ -1,0 +1,46 @@
+"""Every error that a user can meet. The message names what, its value, and the remedy.
+
+    LamarckError
+    ├── ConfigError         a key, a value or a combination that cannot work
+    ├── MissingPackage      something optional is not installed; the message has the command
+    ├── RunError            a run folder or checkpoint that cannot be used
+    ├── MDPError            a game that breaks the interface, crashed or hangs
+    ├── TransportError      a peer that is not there, bytes that are not ours
+    └── ClusterError        the machines at hand cannot carry the job
+
+The command line prints the message alone and exits with status 2.
+"""
+
+
+class LamarckError(Exception):
+    """Base of all of them: a clear message, no traceback for the user."""
+
+
+class ConfigError(LamarckError):
+    """A configuration that cannot work: names the key, its value and the remedy."""
+
+
+class MissingPackage(LamarckError):
+    """An optional package is missing: names it and the command that brings it."""
+
+
+class RunError(LamarckError):
+    """A run folder or a checkpoint that is missing, damaged, taken or not writable."""
+
+
+class MDPError(LamarckError):
+    """A game that breaks the MDP interface: names the seat, expected and actual values."""
+
+
+class TransportError(LamarckError):
+    """A channel that cannot be opened, a peer that does not answer, a message that lies."""
+
+
+class ClusterError(LamarckError):
+    """Ray or the machines cannot give what the job asks for: names both numbers."""
+
+
+def require(condition: bool, key: str, value: object, remedy: str) -> None:
+    """Raise a ConfigError `key is value; remedy` unless `condition` holds."""
+    if not condition:
+        raise ConfigError(f"{key} is {value!r}; {remedy}")

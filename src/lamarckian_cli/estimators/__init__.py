@@ -1,0 +1,1 @@
+"""Estimators and losses: tensors in, tensors out; no configuration, no model."""

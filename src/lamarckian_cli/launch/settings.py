@@ -1,0 +1,112 @@
+"""What a job needs beside algorithm, model and environment: budget, cluster, players, run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lamarckian_cli.errors import require
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """When training stops: whichever comes first. At least one of the first two is given."""
+
+    env_steps: int | None = 2_000_000
+    seconds: float | None = None
+    stop_return: float | None = None  # mean of the last `evaluation.window` matches reaches it
+    stop_win_rate: float | None = None
+
+    def __post_init__(self) -> None:
+        require(
+            self.env_steps is not None or self.seconds is not None,
+            "budget.env_steps",
+            None,
+            "give budget.env_steps or budget.seconds, else the run has no end",
+        )
+        for name in ("env_steps", "seconds"):
+            value = getattr(self, name)
+            require(value is None or value > 0, f"budget.{name}", value, "it must be above 0, or null for no limit")
+        rate = self.stop_win_rate
+        require(rate is None or 0 < rate <= 1, "budget.stop_win_rate", rate, "it must lie in (0, 1], or be null")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """Where the job runs: `inproc` (one process, deterministic) or `local` (Ray on this machine)."""
+
+    kind: str = "local"
+    actors: int = 2
+    matches: int = 64  # at once, per actor
+    queue_batches: float = 1.0  # batches that wait at the learner before actors are held back
+    restart_limit: int = 10  # times that a killed actor is started again
+    start_timeout_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        require(self.kind in ("inproc", "local"), "cluster.kind", self.kind, "choose inproc or local")
+        require(self.actors >= 1, "cluster.actors", self.actors, "it must be at least 1")
+        require(
+            self.kind != "inproc" or self.actors == 1,
+            "cluster.actors",
+            self.actors,
+            "cluster=inproc has one actor; raise cluster.matches, or take cluster=local",
+        )
+        require(self.matches >= 1, "cluster.matches", self.matches, "it must be at least 1 (64 suits most games)")
+        require(self.queue_batches > 0, "cluster.queue_batches", self.queue_batches, "it must be above 0 (1)")
+        require(self.restart_limit >= 0, "cluster.restart_limit", self.restart_limit, "it must be 0 or more")
+        require(
+            self.start_timeout_s > 0, "cluster.start_timeout_s", self.start_timeout_s, "it must be above 0 (60)"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Players:
+    """Who plays each seat of a match.
+
+    A name (`main`) is a policy that trains there; the same name on two seats is one shared
+    policy. `builtin` is the game's own opponent, `random` plays random legal actions, and
+    `frozen:RUN` the policy of a finished run; these three record nothing.
+    """
+
+    seats: tuple[str, ...] | None = None  # None: `main` on the first seat, `builtin` on the rest
+
+    def __post_init__(self) -> None:
+        require(
+            self.seats is None or (len(self.seats) > 0 and any(is_trained(s) for s in self.seats)),
+            "players.seats",
+            self.seats,
+            "at least one seat must be played by a policy that trains, such as main",
+        )
+
+
+def is_trained(player: str) -> bool:
+    """Whether a seat's player is a policy that trains."""
+    return player not in ("builtin", "random") and not player.startswith("frozen:")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """How progress is judged."""
+
+    window: int = 100  # finished training matches that the shown return and win rate average
+    episodes: int = 100  # matches of `lamarck eval`, played greedily
+
+    def __post_init__(self) -> None:
+        require(self.window >= 1, "evaluation.window", self.window, "it must be at least 1")
+        require(self.episodes >= 1, "evaluation.episodes", self.episodes, "it must be at least 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """The run folder."""
+
+    dir: str = ""
+    checkpoint_every_s: float = 60.0  # with Ray
+    checkpoint_every_env_steps: int = 500_000  # in process, where a clock would not be deterministic
+    keep_checkpoints: int = 3
+    log_every_s: float = 2.0
+
+    def __post_init__(self) -> None:
+        for name in ("checkpoint_every_s", "checkpoint_every_env_steps", "log_every_s"):
+            value = getattr(self, name)
+            require(value > 0, f"run.{name}", value, "it must be above 0")
+        require(self.keep_checkpoints >= 1, "run.keep_checkpoints", self.keep_checkpoints, "it must be at least 1")

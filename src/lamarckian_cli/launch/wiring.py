@@ -1,0 +1,172 @@
+"""From `lamarck train`'s arguments to jobs: composed by Hydra, checked, handed to the launcher.
+
+This is where configuration meets code, once: what leaves is a `Job` of plain records.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+
+from lamarckian_cli.config import compose
+from lamarckian_cli.config.build import build, build_as, unknown_key
+from lamarckian_cli.config.resume import resume_target, resumed_config
+from lamarckian_cli.config.values import convert
+from lamarckian_cli.errors import ConfigError, LamarckError
+from lamarckian_cli.launch.job import Job, MDPFactory
+from lamarckian_cli.launch.settings import Budget, Cluster, Evaluation, Players, Run
+
+KEYS = (
+    "seed",
+    "algo",
+    "env",
+    "model",
+    "cluster",
+    "players",
+    "opponent",
+    "budget",
+    "evaluation",
+    "run",
+    "resume",
+)
+
+
+def run_train(arguments: Sequence[str], *, json_output: bool = False) -> list[dict[str, Any]]:
+    """Do what `lamarck train ARGUMENTS` asks; the summaries of the jobs that ran here."""
+    command_line = ("lamarck", "train", *arguments)
+    folder = resume_target(arguments)
+    if folder is not None:
+        return _run_resumed(folder, arguments, command_line, json_output)
+    task = TrainTask(command_line, json_output)
+    try:
+        compose.run_hydra(task, arguments, program="lamarck train")
+    except Stopped as stopped:
+        raise stopped.error from stopped.error.__cause__
+    return task.summaries
+
+
+def build_job(config: DictConfig, *, command_line: Sequence[str] = (), resume: Path | None = None) -> Job:
+    """The composed configuration as checked records; nothing is started or written."""
+    values = compose.plain(config)
+    return build_job_from(values, command_line=command_line, resume=resume)
+
+
+def build_job_from(
+    values: dict[str, Any], *, command_line: Sequence[str] = (), resume: Path | None = None
+) -> Job:
+    """`build_job` for a configuration that is already plain, as `config.yaml` of a run is."""
+    for key in values:
+        if key not in KEYS:
+            raise unknown_key("", key, KEYS)
+    for group in ("algo", "env", "model"):
+        if not isinstance(values.get(group), dict):
+            raise ConfigError(
+                f"{group} is {values.get(group)!r}; it must be one of its options: `lamarck list` names them"
+            )
+    seed = convert(values.get("seed"), int, "seed")
+    if seed < 0:
+        raise ConfigError(f"seed is {seed}; it must be 0 or more")
+    env = MDPFactory(spec=values["env"])
+    env.check()
+    return Job(
+        seed=seed,
+        algo=_component(values["algo"], "algo", "lamarckian_cli.learner.algorithm", "Algorithm"),
+        model=_component(values["model"], "model", "lamarckian_cli.model.architecture", "Architecture"),
+        env=env,
+        players=build_as(Players, values.get("players") or {}, "players"),
+        budget=build_as(Budget, values.get("budget") or {}, "budget"),
+        cluster=build_as(Cluster, values.get("cluster") or {}, "cluster"),
+        evaluation=build_as(Evaluation, values.get("evaluation") or {}, "evaluation"),
+        run=build_as(Run, values.get("run") or {}, "run"),
+        config=values,
+        command_line=tuple(command_line),
+        resume=resume,
+    )
+
+
+class Stopped(BaseException):
+    """Carries a LamarckError past Hydra, which would print a report of its own."""
+
+    def __init__(self, error: LamarckError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class TrainTask:
+    """What Hydra calls with each composed configuration; launchers may send it elsewhere."""
+
+    def __init__(self, command_line: Sequence[str], json_output: bool) -> None:
+        self.command_line = tuple(command_line)
+        self.json_output = json_output
+        self.summaries: list[dict[str, Any]] = []
+
+    def __call__(self, config: DictConfig) -> float | None:
+        """Train, and return the best return, which is what a sweeper maximises."""
+        folder = compose.output_dir()
+        several = compose.is_multirun()
+        try:
+            if several:
+                self._enter_sweep(config, folder)
+            job = build_job(config, command_line=self.command_line)
+            summary = start(job, json_output=self.json_output)
+        except LamarckError as error:
+            if several:
+                raise  # the sweep goes on with its other jobs, and reports this one at its end
+            raise Stopped(error) from error
+        finally:
+            remove_if_empty(folder)
+        if several:
+            summary = {"overrides": compose.task_overrides(), **summary}
+        self.summaries.append(summary)
+        best = summary.get("best_return")
+        return float(best) if best is not None else None
+
+    def _enter_sweep(self, config: DictConfig, folder: Path) -> None:
+        """Each job of a sweep gets its own run folder, unless `run.dir` was given."""
+        overrides = compose.task_overrides()
+        if not any(o.lstrip("+").startswith("run.dir=") for o in overrides):
+            config.run.dir = str(folder)
+        if not self.json_output:
+            print(f"job {folder.name}: {' '.join(overrides)}", file=sys.stderr)
+
+
+def start(job: Job, *, json_output: bool) -> dict[str, Any]:
+    """Hand the job to the launcher; imported late, for it brings torch and Ray."""
+    from lamarckian_cli.launch.train import train
+
+    return train(job, json_output=json_output)
+
+
+def remove_if_empty(folder: Path) -> None:
+    """Hydra makes the folder before the task runs; leave none behind that nothing was put into."""
+    for place in (folder, folder.parent):
+        try:
+            place.rmdir()
+        except OSError:
+            return  # it holds something, or is gone already
+
+
+def _run_resumed(
+    folder: Path, arguments: Sequence[str], command_line: Sequence[str], json_output: bool
+) -> list[dict[str, Any]]:
+    config, show = resumed_config(folder, arguments)
+    job = build_job(config, command_line=command_line, resume=folder)
+    if show is not None:
+        print(show, end="")
+        return []
+    return [start(job, json_output=json_output)]
+
+
+def _component(node: Any, key: str, module: str, base: str) -> Any:
+    """A component that the user may bring, as an instance of the class that we rely on."""
+    import importlib
+
+    cls = getattr(importlib.import_module(module), base)
+    made = build(node, key)
+    if not isinstance(made, cls):
+        raise ConfigError(f"{key}._target_ is {node['_target_']!r}; it must name a subclass of {module}.{base}")
+    return made

@@ -1,0 +1,1 @@
+"""The update loop and the algorithms."""

@@ -1,0 +1,1 @@
+"""Networks, action heads, and parameters as one flat vector."""
