@@ -25,7 +25,7 @@ endif
 endif
 ifneq ($(PYTHON),)
 VERSION := import sys; print(sys.version_info[:2])
-ifneq ($(shell $(PYTHON) -c '$(VERSION)' 2>&1),$(shell $(BIN)/python -c '$(VERSION)' 2>&1))
+ifneq ($(shell { $(PYTHON) -c '$(VERSION)'; } 2>/dev/null),$(shell { $(BIN)/python -c '$(VERSION)'; } 2>/dev/null))
 CHANGED := again
 endif
 endif

@@ -1,4 +1,4 @@
-"""Turn pip's own output into a line of progress: `pip ... --progress-bar raw 2>&1 | python pip_progress.py LOG`.
+"""One line of progress from pip's many: `pip ... --progress-bar raw 2>&1 | python pip_progress.py LOG`.
 
 Everything pip says goes to LOG. On a terminal one line is redrawn; elsewhere one line is
 printed for each large file and each stage, so that a log of CI stays short.
@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TextIO
 
 LARGE_BYTES = 20_000_000
+MANY_FILES = 10  # below this, a stage is over before it is read
 FILE = re.compile(r"^\s*(?:Downloading|Using cached|Processing) (?:\S*/)?(?P<name>\S+)")
 BYTES = re.compile(r"^\s*Progress (?P<done>\d+) of (?P<total>\d+)")
-STAGE = re.compile(r"^(?P<stage>Building wheels?|Installing collected packages|Successfully installed)")
+STAGE = re.compile(r"^(?P<stage>Building wheels?|Installing collected packages)")
 UNWANTED = ("Requirement already satisfied",)
 
 
@@ -44,11 +45,10 @@ class Progress:
             self._show(f"downloading {self.name}: {done / 1e6:.0f} of {total / 1e6:.0f} MB")
             if total >= LARGE_BYTES:
                 self._say_once(f"downloading {self.name} ({total / 1e6:.0f} MB)")
-        elif found := STAGE.match(line):
+        elif (found := STAGE.match(line)) and self.files >= MANY_FILES:
             text = found["stage"].replace("collected packages", "the packages (a minute or two)")
             self._show(text)
-            if not text.startswith("Successfully"):
-                self._say_once(text)
+            self._say_once(text)
 
     def end(self) -> None:
         if self.redraw:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 # Measured with the pinned versions; rounded up.
-OTHERS = "about 90 other packages (350 MB)"
-CPU = "about 0.6 GB to download in all, 2 GB on disk"
+OTHERS = "about 90 other packages (300 MB)"
+CPU = "about 0.5 GB to download in all, 1.8 GB on disk"
 CUDA = "about 3.5 GB to download in all, 8 GB on disk"
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,16 @@ def test_a_file_that_is_no_socket_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(TransportError, match="is not a socket"):
         bind_gather(f"ipc://{tmp_path}/notes")
     assert (tmp_path / "notes").read_text() == "mine"
+
+
+def test_the_socket_file_of_a_killed_learner_is_replaced(ipc: Any, unroll: Any) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stale:
+        stale.bind(f"{ipc.folder}/gather")
+        stale.listen()
+    receiver = ipc.receiver()
+    assert receiver.uri == f"ipc://{ipc.folder}/gather"
+    assert ipc.sender(receiver.uri).send(unroll(), 0.0)
+    assert receiver.receive(ipc.deadline_s)
 
 
 def test_a_file_in_the_way_of_the_folder_is_named(tmp_path: Path) -> None:

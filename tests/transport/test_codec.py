@@ -179,8 +179,7 @@ def test_any_layout_is_a_message_or_an_error(layout: list[Any], frames: list[byt
 def _decode_or_refuse(frames: list[bytes]) -> None:
     try:
         message = decode(frames)
-    except TransportError as error:
-        assert str(error)
+    except TransportError:
         return
     sizes = [len(frame) for frame in frames[1:]]
     assert [array.nbytes for array in message.arrays] == sizes

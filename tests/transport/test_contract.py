@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from typing import Any
 
 import numpy as np
@@ -136,6 +137,22 @@ def test_subscribers_get_new_versions(place: Any, weights: Any) -> None:
             np.testing.assert_array_equal(message.arrays[0], np.full(8, version, np.float32))
             assert not message.arrays[0].flags.writeable
             assert subscriber.latest() == []
+
+
+def test_weights_are_shared_and_let_go(place: Any, weights: Any) -> None:
+    """No copy is kept once a newer version is out and everybody has it."""
+    publisher = place.publisher()
+    subscribers = [place.subscriber(publisher.uri) for _ in range(3)]
+    message = weights(1, size=100_000)
+    freed = threading.Event()
+    weakref.finalize(message.arrays[0], freed.set)
+    publisher.publish(Message("weights", message.header, (*message.arrays, np.zeros((0, 3)))))
+    del message
+    for version in (2, 3):
+        for subscriber in subscribers:
+            assert len(subscriber.wait(place.deadline_s)) == 1
+        publisher.publish(weights(version))
+    assert freed.wait(place.deadline_s)
 
 
 def test_a_late_joiner_gets_the_newest_of_every_policy(place: Any, weights: Any) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-_SENDER = """
+_SENDER = """\
 import json, sys
 import numpy as np
 from lamarckian_cli.transport import JobKeys, Message, connect_gather
@@ -57,7 +57,7 @@ def test_a_killed_sender_is_no_event(sockets: Any, start: Any) -> None:
     while next_number["stays"] < seen + 10:
         _receive(receiver, sockets, next_number)
     assert stays.poll() is None
-    assert not receiver.dropped
+    assert receiver.dropped == {}
 
 
 def _receive(receiver: Any, place: Any, next_number: dict[str, int]) -> None:
@@ -80,14 +80,13 @@ def test_senders_join_a_restarted_learner_again(sockets: Any, unroll: Any) -> No
     assert first.receive(sockets.deadline_s).header["number"] == 1
     first.close()
     second = sockets.receiver(first.uri, capacity=2)
-    # The queue of the first was full, so one more fits only once the second has settled the account.
-    for number in (3, 4):
+    number, message = 3, None
+    while message is None:  # what leaves before the sender knows of the change is lost, and counted
         assert sender.send(unroll(number), sockets.deadline_s)
-    numbers = [second.receive(sockets.deadline_s).header["number"]]
-    while numbers[-1] != 4:
-        numbers.append(second.receive(sockets.deadline_s).header["number"])
-    assert set(numbers) <= {2, 3, 4}
-    assert not second.dropped
+        message = second.receive(0.05)
+        number += 1
+    assert 3 <= message.header["number"] < number
+    assert 1 <= sender.dropped["lost"] <= number - 2
 
 
 def test_subscribers_join_a_restarted_learner_again(sockets: Any, weights: Any) -> None:

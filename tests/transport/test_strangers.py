@@ -35,7 +35,7 @@ def _hello(**changes: Any) -> list[bytes]:
 
 def test_without_keys_nobody_gets_in(curve: Any, unroll: Any) -> None:
     receiver = curve.receiver()
-    with pytest.raises(TransportError, match="did not answer.*but not with the keys of this job"):
+    with pytest.raises(TransportError, match=r"did not answer.*but not with the keys of this job"):
         connect_gather(receiver.uri, timeout_s=0.3)
     raw = curve.raw(zmq.DEALER, immediate=1)
     raw.connect(receiver.uri)
@@ -125,6 +125,31 @@ def test_bad_messages_are_dropped_and_counted(ipc: Any, unroll: Any) -> None:
     }
     assert ipc.sender(receiver.uri).send(unroll(), 0.0)
     assert receiver.receive(ipc.deadline_s)
+
+
+def test_noise_after_joining_stops_nobody(ipc: Any, unroll: Any, weights: Any) -> None:
+    receiver, publisher = ipc.receiver(), ipc.publisher()
+    publisher.publish(weights(1))
+    rng = np.random.default_rng(0)
+    deep = b"\x91" * 400 + b"\x01"
+    turn = b"\x81\xa4turn"
+    bodies = [b"", b"\x80", turn + deep, turn + b"\xd4\x05x", b"\x81\xa4seen\x81\xa1a\xc0", *encode(unroll())]
+    for end, role in ((receiver, "gather"), (publisher, "weights")):
+        raw = ipc.raw(zmq.DEALER)
+        raw.connect(end.uri)
+        raw.send_multipart(_hello(role=role))
+        for _ in range(300):
+            command = rng.choice([b"HELLO", b"DATA", b"TAKEN", b"", b"WELCOME", b"REFUSED"])
+            noise = [bodies[n] for n in rng.integers(len(bodies), size=2)] + [rng.bytes(9)]
+            frames = [noise[n] for n in rng.permutation(3)[: rng.integers(4)]]
+            raw.send_multipart([bytes(command), *frames])
+        raw.send_multipart([b"BYE", b"\xff"])
+    assert ipc.subscriber(publisher.uri).wait(ipc.deadline_s)[0].header["version"] == 1
+    sender = ipc.sender(receiver.uri)
+    assert sender.send(unroll(9), ipc.deadline_s)
+    while receiver.receive(ipc.deadline_s).header["number"] != 9:
+        pass  # by chance some of the noise was a message
+    assert receiver.dropped["garbled"] > 50
 
 
 def test_more_than_agreed_is_dropped_and_counted(ipc: Any, unroll: Any) -> None:

@@ -1,6 +1,38 @@
-"""placeholder"""
+"""`lamarck bench`: measurements, each printed as a table or as one JSON document."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
 import typer
-app = typer.Typer()
-@app.command()
-def sampling() -> None:
-    """x"""
+
+app = typer.Typer(help="Measure this machine and this program.", no_args_is_help=True)
+JSON = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+
+
+@app.callback()
+def bench() -> None:
+    """Measure this machine and this program."""
+
+
+@app.command("sampling")
+def sampling(
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[OVERRIDES]...", help="As for `lamarck train`: env=pendulum ..."),
+    ] = None,
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=1, help="How long to measure, after warm-up.")
+    ] = 30.0,
+    json_output: JSON = False,
+) -> None:
+    """Env steps per second that the learner takes in, and what this machine could do at best."""
+    from lamarckian_cli.bench.sampling import measure_sampling
+    from lamarckian_cli.cli.output import print_json, print_table
+
+    report = measure_sampling(overrides or [], seconds=seconds)
+    if json_output:
+        print_json(report)
+        return
+    for result in report["results"]:
+        print_table(["sampling", ""], [[name.replace("_", " "), value] for name, value in result.items()])

@@ -1,4 +1,96 @@
-"""placeholder"""
+"""`lamarck eval`, `lamarck play`, `lamarck runs`: what can be done with run folders."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
 import typer
+
+RUN = Annotated[Path, typer.Argument(help="A run folder, as `lamarck runs` lists them.")]
+JSON = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+SEED = Annotated[int, typer.Option("--seed", min=0, help="Of the matches.")]
+CHECKPOINT = Annotated[str, typer.Option("--checkpoint", help="latest, best, or a checkpoint's file name.")]
+
+
 def register(app: typer.Typer) -> None:
-    """x"""
+    """Add the commands to `app`."""
+    app.command("eval")(evaluate)
+    app.command("play")(play)
+    app.command("runs")(list_runs)
+
+
+def evaluate(
+    run: RUN,
+    episodes: Annotated[
+        int | None,
+        typer.Option("--episodes", "-n", min=1, help="Matches; the run's evaluation.episodes if left out."),
+    ] = None,
+    seed: SEED = 0,
+    checkpoint: CHECKPOINT = "latest",
+    json_output: JSON = False,
+) -> None:
+    """Play a run greedily, print its results."""
+    from lamarckian_cli.cli.output import print_json, print_table
+    from lamarckian_cli.launch.evaluate import evaluate as evaluate_run
+
+    report = evaluate_run(run, episodes=episodes, seed=seed, checkpoint=checkpoint)
+    if json_output:
+        print_json(report)
+        return
+    rows = [["return", *_statistics(_of_return(report))]]
+    rows += [[name, *_statistics(value)] for name, value in report.get("results", {}).items()]
+    print_table(["", *STATISTICS], rows)
+    line = f"{report['episodes']} matches of {run}"
+    if report.get("win_rate") is not None:
+        line += f", {report['win_rate']:.1%} won"
+    print(line)
+
+
+def play(
+    run: RUN,
+    video: Annotated[
+        Path | None, typer.Option("--video", help="Record to this file, .mp4 or .gif, instead of drawing.")
+    ] = None,
+    seed: SEED = 0,
+    checkpoint: CHECKPOINT = "latest",
+) -> None:
+    """Draw a match of a run, or record it."""
+    from lamarckian_cli.launch.play import play as play_run
+
+    play_run(run, video=video, seed=seed, checkpoint=checkpoint)
+
+
+def list_runs(
+    root: Annotated[Path, typer.Argument(help="Where the run folders are.")] = Path("runs"),
+    json_output: JSON = False,
+) -> None:
+    """List run folders: state and best score."""
+    from lamarckian_cli.cli.output import print_json, print_table
+    from lamarckian_cli.launch.runs import list_runs as find_runs
+
+    runs = find_runs(root)
+    if json_output:
+        print_json(runs)
+    elif not runs:
+        print(f"No runs in {root}. `lamarck train` starts one.")
+    else:
+        columns = list(dict.fromkeys(key for entry in runs for key in entry))
+        print_table(
+            [c.replace("_", " ") for c in columns], [[entry.get(c) for c in columns] for entry in runs]
+        )
+
+
+STATISTICS = ("mean", "std", "min", "25 %", "50 %", "75 %", "max")
+_NAMES = ("mean", "std", "min", "q25", "median", "q75", "max")
+
+
+def _of_return(report: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: report.get(f"return_{name}") for name in _NAMES}
+
+
+def _statistics(value: Any) -> list[Any]:
+    if isinstance(value, Mapping):
+        return [value.get(name) for name in _NAMES]
+    return [value, *[None] * (len(_NAMES) - 1)]

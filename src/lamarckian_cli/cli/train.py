@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 HELP_FLAGS = ("--help", "-h")
+COMPLETION_FLAGS = ("-sc", "--shell-completion")
 OURS = ("--json",)
 
 
@@ -18,16 +19,22 @@ def register(app: typer.Typer) -> None:
 
 
 def train(
+    context: typer.Context,
     arguments: Annotated[
         list[str] | None, typer.Argument(metavar="[OVERRIDES]...", help="key=value, and Hydra's own flags.")
     ] = None,
 ) -> None:
-    """Train an agent: composes the configuration, runs it, says where the run is."""
+    """Train an agent."""
     words = list(arguments or [])
     if any(flag in words for flag in HELP_FLAGS):
         from lamarckian_cli.cli.help_page import print_help
 
         print_help(words)
+        return
+    if any(flag in words for flag in COMPLETION_FLAGS):
+        from lamarckian_cli.cli.complete import shell_completion
+
+        shell_completion(words, _commands(context))
         return
     json_output = "--json" in words
     words = [w for w in words if w not in OURS]
@@ -37,3 +44,9 @@ def train(
     if json_output and summaries:
         several = any("overrides" in summary for summary in summaries)
         print(json.dumps({"jobs": summaries} if several else summaries[0]))
+
+
+def _commands(context: typer.Context) -> list[str]:
+    """The names of all commands of lamarck."""
+    parent = context.parent
+    return parent.command.list_commands(parent) if parent is not None else []  # type: ignore[attr-defined]

@@ -17,7 +17,7 @@ import typing
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-from lamarckian_cli.config.values import convert
+from lamarckian_cli.config.values import convert, shown
 from lamarckian_cli.errors import ConfigError, LamarckError, MissingPackage
 
 T = TypeVar("T")
@@ -60,15 +60,21 @@ def locate(node: Mapping[str, Any], key: str) -> type:
     """Import the class that `node._target_` names."""
     path = node.get(TARGET) if isinstance(node, Mapping) else None
     if not isinstance(path, str) or not path.strip():
-        raise ConfigError(f"{key}.{TARGET} is {path!r}; it must name a class, such as my_package.games.MyGame")
+        raise ConfigError(
+            f"{key}.{TARGET} is {shown(path)}; it must name a class, such as my_package.games.MyGame"
+        )
     module_name, _, name = path.rpartition(".")
     if not module_name:
-        raise ConfigError(f"{key}.{TARGET} is {path!r}; write module and class, such as my_package.games.{path}")
+        raise ConfigError(
+            f"{key}.{TARGET} is {path!r}; write module and class, such as my_package.games.{path}"
+        )
     cls = getattr(_import(module_name, path, key), name, None)
     if not isinstance(cls, type):
         found = "no class of that name" if cls is None else f"{name} there is not a class"
         module = importlib.import_module(module_name)
-        classes = [n for n, value in vars(module).items() if isinstance(value, type) and not n.startswith("_")]
+        classes = [
+            n for n, value in vars(module).items() if isinstance(value, type) and not n.startswith("_")
+        ]
         hint = suggestion(name, classes)
         raise ConfigError(f"{key}.{TARGET} is {path!r}; module {module_name} has {found}{hint}")
     return cls
@@ -112,7 +118,7 @@ def _import(module_name: str, path: str, key: str) -> Any:
 
 def _bind(cls: type, values: Mapping[str, Any], key: str) -> dict[str, Any]:
     if not isinstance(values, Mapping):
-        raise ConfigError(f"{key} is {values!r}; it must be a group of keys: {', '.join(keys_of(cls))}")
+        raise ConfigError(f"{key} is {shown(values)}; it must be a group of keys: {', '.join(keys_of(cls))}")
     parameters, open_ended = _parameters(cls)
     arguments: dict[str, Any] = {}
     for name, value in values.items():

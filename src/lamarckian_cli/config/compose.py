@@ -26,9 +26,11 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
+from lamarckian_cli.config.callbacks import forget_sweeps, remove_unused
 from lamarckian_cli.config.explain import explain
-from lamarckian_cli.config.folders import added_entries, conf_dir, open_user_code
-from lamarckian_cli.errors import ConfigError
+from lamarckian_cli.config.flags import check_flags
+from lamarckian_cli.config.folders import added_entries, all_folders, conf_dir, config_dir_of, open_user_code
+from lamarckian_cli.errors import ConfigError, LamarckError, RunError
 
 Task = Callable[[DictConfig], Any]
 VERSION_BASE = "1.3"
@@ -47,14 +49,19 @@ class AddedFolders(SearchPathPlugin):
 
 def run_hydra(task: Task, arguments: Sequence[str], *, program: str) -> None:
     """Do what `program arguments` asks of Hydra; `task` gets each composed configuration."""
+    check_flags(arguments)
     prepare(config_dir_of(arguments))
+    forget_sweeps()
     main = hydra.main(config_path=str(conf_dir()), config_name=CONFIG_NAME, version_base=VERSION_BASE)(task)
     with (
         mock.patch.dict("os.environ", {"HYDRA_FULL_ERROR": "1"}),
         mock.patch.object(sys, "argv", [program, *arguments]),
-        readable_errors(),
+        readable_errors(arguments),
     ):
-        main()
+        try:
+            main()
+        finally:
+            remove_unused()
 
 
 def compose(overrides: Sequence[str]) -> DictConfig:
@@ -71,7 +78,7 @@ def compose(overrides: Sequence[str]) -> DictConfig:
 def prepare(config_dir: Path | None) -> None:
     """Make the user's folders and classes known; harmless when done again."""
     open_user_code(config_dir)
-    added_entries()  # Hydra swallows what its plugins raise, so a wrong folder is said here
+    all_folders(config_dir)  # Hydra passes over a folder that is not there; here it is an error
     Plugins.instance().register(AddedFolders)
 
 
@@ -98,23 +105,40 @@ def task_overrides() -> list[str]:
     return [str(o) for o in HydraConfig.get().overrides.task]
 
 
-def config_dir_of(arguments: Sequence[str]) -> Path | None:
-    """The folder given by `--config-dir`, in any of the ways to write it."""
-    for i, word in enumerate(arguments):
-        if word in ("--config-dir", "-cd") and i + 1 < len(arguments):
-            return Path(arguments[i + 1])
-        if word.startswith("--config-dir="):
-            return Path(word.partition("=")[2])
-    return None
-
-
 @contextmanager
-def readable_errors() -> Iterator[None]:
-    """Turn what Hydra and OmegaConf raise into a ConfigError."""
+def readable_errors(arguments: Sequence[str] = ()) -> Iterator[None]:
+    """Turn what Hydra, OmegaConf and the YAML reader raise into a ConfigError."""
     try:
         yield
-    except (HydraException, OmegaConfBaseException, YAMLError) as error:
-        raise ConfigError(explain(error)) from error
+    except LamarckError:
+        raise
+    except Exception as error:
+        names = _modules_of(error)
+        known = isinstance(error, HydraException | OmegaConfBaseException | YAMLError)
+        if known or (names[-1].startswith("hydra.") and not isinstance(error, OSError)):
+            raise ConfigError(explain(error, arguments)) from error
+        if isinstance(error, OSError) and error.filename is not None and not _is_of_task(names):
+            place, reason = error.filename, error.strerror
+            raise RunError(
+                f"{place} cannot be made or read: {reason}; give run.dir (or -cd) another place"
+            ) from error
+        raise
+
+
+def _modules_of(error: Exception) -> list[str]:
+    """The modules that the error came through, where it was raised last."""
+    names: list[str] = [""]
+    trace = error.__traceback__
+    while trace is not None:
+        names.append(str(trace.tb_frame.f_globals.get("__name__", "")))
+        trace = trace.tb_next
+    return names
+
+
+def _is_of_task(names: Sequence[str]) -> bool:
+    """Whether Hydra had called us back: a task's own errors are not for us to dress."""
+    hydra_at = next((i for i, name in enumerate(names) if name.startswith("hydra.")), len(names))
+    return any(name.startswith("lamarckian_cli.") for name in names[hydra_at:])
 
 
 def folder_name(text: str) -> str:

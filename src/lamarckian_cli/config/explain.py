@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from hydra.errors import MissingConfigException, OverrideParseException
@@ -15,24 +16,26 @@ from omegaconf.errors import (
 )
 from yaml import MarkedYAMLError
 
-from lamarckian_cli.config.build import suggestion, unknown_key
+from lamarckian_cli.config.build import TARGET, suggestion, unknown_key
+from lamarckian_cli.config.catalogue import GROUPS, option_names
+from lamarckian_cli.config.folders import config_dir_of
 
 
-def explain(error: Exception) -> str:
-    """One clear message for an error of Hydra, OmegaConf or the YAML reader."""
+def explain(error: Exception, arguments: Sequence[str] = ()) -> str:
+    """One clear message for an error of Hydra, OmegaConf or the YAML reader; `arguments` were given."""
     if isinstance(error, OverrideParseException):
         return (
-            f"{error.override!r} cannot be read as an override; write key=value, such as algo.lr=1e-3, and quote "
-            "values with spaces, commas or brackets: 'model.policy=[256,128]'"
+            f"{error.override!r} cannot be read as an override; write key=value, such as algo.lr=1e-3, "
+            "and quote values with spaces, commas or brackets: 'model.policy=[256,128]'"
         )
     if isinstance(error, MissingConfigException):
-        return _missing_option(error)
+        return _missing_option(error, arguments)
     if isinstance(error, MarkedYAMLError):
         return _yaml(error)
     for cause in _causes(error):
         if isinstance(cause, OmegaConfBaseException):
-            return _omegaconf(cause, str(error))
-    return _composition(str(error))
+            return _omegaconf(cause, str(error), arguments)
+    return _composition(str(error), arguments)
 
 
 def _causes(error: BaseException | None) -> list[BaseException]:
@@ -43,19 +46,22 @@ def _causes(error: BaseException | None) -> list[BaseException]:
     return found
 
 
-def _missing_option(error: MissingConfigException) -> str:
+def _missing_option(error: MissingConfigException, arguments: Sequence[str]) -> str:
     path = error.missing_cfg_file or "?"
-    group, _, option = path.rpartition("/")
-    options = [str(o) for o in error.options or ()]
-    if not group or "primary config" in str(error):
-        return f"there is no configuration file {path}.yaml; leave --config-name out, or add --config-dir FOLDER"
-    # `experiment=paper/x` is a missing option of `experiment`, not a group of that name.
-    head, _, rest = path.partition("/")
-    if not options and rest.count("/"):
-        group, option = head, rest
-    hint = suggestion(option, options)
-    listed = ", ".join(options) if options else "none; add a folder with --config-dir"
-    return f"{group} is {option!r}; there is no such option{hint} (available: {listed})"
+    group, _, option = path.partition("/")
+    if group == "hydra":
+        group, _, option = path.rpartition("/")
+        options = [str(o) for o in error.options or ()]
+    else:
+        options = option_names(group, config_dir_of(arguments))
+    if not option or "primary config" in str(error):
+        return (
+            f"there is no configuration file {path}.yaml; leave --config-name out, or add --config-dir FOLDER"
+        )
+    listed = ", ".join(options) or "none; add a folder with --config-dir"
+    return (
+        f"{group} is {option!r}; there is no such option{suggestion(option, options)} (available: {listed})"
+    )
 
 
 def _yaml(error: MarkedYAMLError) -> str:
@@ -64,7 +70,7 @@ def _yaml(error: MarkedYAMLError) -> str:
     return f"{where} is not valid YAML: {error.problem or error.context}"
 
 
-def _omegaconf(error: OmegaConfBaseException, message: str) -> str:
+def _omegaconf(error: OmegaConfBaseException, message: str, arguments: Sequence[str]) -> str:
     key = str(error.full_key or error.key or "")
     parent: Any = error.parent_node
     if isinstance(error, MissingMandatoryValue):
@@ -73,26 +79,48 @@ def _omegaconf(error: OmegaConfBaseException, message: str) -> str:
         return f"{key} refers to something that cannot be resolved: {_first_line(error)}"
     if isinstance(parent, DictConfig) and not parent._is_none() and key:
         group, _, name = key.rpartition(".")
-        return str(unknown_key(group, name, (str(k) for k in parent)))
-    return _composition(message)
+        known = [str(k) for k in parent if k not in ("hydra", TARGET)]
+        return str(unknown_key(group, name, known if group else [*known, "experiment", "tuned"]))
+    return _composition(message, arguments)
 
 
-def _composition(message: str) -> str:
+def _composition(message: str, arguments: Sequence[str]) -> str:
     ambiguous = re.match(r"Ambiguous value for argument '([^']*)'", message)
     if ambiguous:
         key, _, value = ambiguous[1].partition("=")
-        return f"{key} is {value!r}: several values; write '{key}=[{value}]' for a list, or add -m to run one job each"
+        return (
+            f"{key} is {value!r}: several values; write '{key}=[{value}]' for a list, "
+            "or add -m to run one job each"
+        )
     group = re.match(r"Could not override '([^']*)'\.\s*\nNo match in the defaults list", message)
     if group:
         return f"{group[1]} is no group of the configuration; `lamarck train --help` lists them"
+    if "Config group override must be" in message:
+        return f"{_group_override(arguments, r'[^,]*')} names no option; give one, or leave it out"
+    if message.startswith("Error resolving interpolation '${env}_${algo}'"):
+        given = _group_override(arguments, r".*[,[].*")
+        return (
+            f"{given} is not one option; algo and env take exactly one (-m runs one job for each of several)"
+        )
     delete = re.match(r"Could not delete(?: from config)?\.? ?(.*)", message)
     if delete:
         return f"there is nothing to delete: {delete[1]}"
-    config_dir = re.match(r"Additional config directory '(.*)' not found", message)
-    if config_dir:
-        return f"--config-dir is {config_dir[1]!r}; there is no such folder"
+    if "does not support sweep type" in message:
+        return "the basic sweeper takes lists, choice(...) and range(...) alone; plugins bring more"
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     return "; ".join(lines) or "the configuration cannot be composed"
+
+
+def _group_override(arguments: Sequence[str], value: str) -> str:
+    """The override of a whole group that looks like the one Hydra complains of without naming it."""
+    for word in arguments:
+        if word.startswith("~") and word[1:] in GROUPS:
+            return word
+        if re.fullmatch(rf"[a-z_/]+=(null|None|true|false|[-\d.]+|\{{.*|{value})", word) and (
+            word.partition("=")[0] in GROUPS
+        ):
+            return word
+    return "a group"
 
 
 def _first_line(error: Exception) -> str:

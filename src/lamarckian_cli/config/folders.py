@@ -12,6 +12,7 @@ import importlib.util
 import os
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from lamarckian_cli.errors import ConfigError
@@ -25,13 +26,17 @@ def conf_dir() -> Path:
     for folder in (package / "conf", package.parent.parent / "conf"):
         if (folder / "config.yaml").is_file():
             return folder
-    raise ConfigError(f"the configuration files of lamarck are missing beside {package}; install the package again")
+    raise ConfigError(
+        f"the configuration files of lamarck are missing beside {package}; install the package again"
+    )
 
 
 def added_entries() -> list[str]:
     """What LAMARCK_CONFIG_PATH names: absolute folders, and `pkg://` packages as they are."""
     # A colon separates, except the one in `pkg://`.
-    entries = [e for e in re.split(rf"{re.escape(os.pathsep)}(?!//)", os.environ.get(VARIABLE, "")) if e.strip()]
+    entries = [
+        e for e in re.split(rf"{re.escape(os.pathsep)}(?!//)", os.environ.get(VARIABLE, "")) if e.strip()
+    ]
     result = []
     for entry in entries:
         if entry.startswith("pkg://"):
@@ -51,6 +56,16 @@ def all_folders(config_dir: Path | None = None) -> list[Path]:
         if folder is not None:
             folders.append(folder)
     return folders
+
+
+def config_dir_of(arguments: Sequence[str]) -> Path | None:
+    """The folder given by `--config-dir`, in any of the ways to write it."""
+    for i, word in enumerate(arguments):
+        if word in ("--config-dir", "-cd") and i + 1 < len(arguments):
+            return Path(arguments[i + 1])
+        if word.startswith("--config-dir="):
+            return Path(word.partition("=")[2])
+    return None
 
 
 def open_user_code(config_dir: Path | None = None) -> None:

@@ -19,7 +19,12 @@ from lamarckian_cli.config.compose import prepare, readable_errors
 from lamarckian_cli.errors import ConfigError, RunError
 
 GROUPS = ("budget", "cluster")
-CADENCE = ("run.checkpoint_every_s", "run.checkpoint_every_env_steps", "run.keep_checkpoints", "run.log_every_s")
+CADENCE = (
+    "run.checkpoint_every_s",
+    "run.checkpoint_every_env_steps",
+    "run.keep_checkpoints",
+    "run.log_every_s",
+)
 ALLOWED = "budget.*, cluster.*, " + ", ".join(CADENCE)
 
 

@@ -64,8 +64,17 @@ def describe(annotation: Any) -> str:
     return _WORDS.get(origin, f"a {getattr(origin, '__name__', origin)}")
 
 
+def shown(value: Any) -> str:
+    """A value as YAML has it: null, true, [1, 2]."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return repr(value)
+
+
 def _fail(value: Any, annotation: Any, key: str) -> typing.NoReturn:
-    raise ConfigError(f"{key} is {value!r}; it must be {describe(annotation)}")
+    raise ConfigError(f"{key} is {shown(value)}; it must be {describe(annotation)}")
 
 
 def _convert_union(value: Any, annotation: Any, key: str) -> Any:

@@ -1,1 +1,1 @@
-"""launch"""
+"""From a checked configuration to objects and a running job."""

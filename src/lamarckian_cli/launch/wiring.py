@@ -5,6 +5,7 @@ This is where configuration meets code, once: what leaves is a `Job` of plain re
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,8 +15,9 @@ from omegaconf import DictConfig
 
 from lamarckian_cli.config import compose
 from lamarckian_cli.config.build import build, build_as, unknown_key
+from lamarckian_cli.config.callbacks import remove_if_empty
 from lamarckian_cli.config.resume import resume_target, resumed_config
-from lamarckian_cli.config.values import convert
+from lamarckian_cli.config.values import convert, shown
 from lamarckian_cli.errors import ConfigError, LamarckError
 from lamarckian_cli.launch.job import Job, MDPFactory
 from lamarckian_cli.launch.settings import Budget, Cluster, Evaluation, Players, Run
@@ -65,11 +67,15 @@ def build_job_from(
     for group in ("algo", "env", "model"):
         if not isinstance(values.get(group), dict):
             raise ConfigError(
-                f"{group} is {values.get(group)!r}; it must be one of its options: `lamarck list` names them"
+                f"{group} is {shown(values.get(group))}; it must be one of its options, "
+                "which `lamarck list` names"
             )
     seed = convert(values.get("seed"), int, "seed")
     if seed < 0:
         raise ConfigError(f"seed is {seed}; it must be 0 or more")
+    run = build_as(Run, values.get("run") or {}, "run")
+    if not run.dir.strip():
+        raise ConfigError(f"run.dir is {run.dir!r}; give a folder, or leave it out")
     env = MDPFactory(spec=values["env"])
     env.check()
     return Job(
@@ -81,7 +87,7 @@ def build_job_from(
         budget=build_as(Budget, values.get("budget") or {}, "budget"),
         cluster=build_as(Cluster, values.get("cluster") or {}, "cluster"),
         evaluation=build_as(Evaluation, values.get("evaluation") or {}, "evaluation"),
-        run=build_as(Run, values.get("run") or {}, "run"),
+        run=run,
         config=values,
         command_line=tuple(command_line),
         resume=resume,
@@ -141,15 +147,6 @@ def start(job: Job, *, json_output: bool) -> dict[str, Any]:
     return train(job, json_output=json_output)
 
 
-def remove_if_empty(folder: Path) -> None:
-    """Hydra makes the folder before the task runs; leave none behind that nothing was put into."""
-    for place in (folder, folder.parent):
-        try:
-            place.rmdir()
-        except OSError:
-            return  # it holds something, or is gone already
-
-
 def _run_resumed(
     folder: Path, arguments: Sequence[str], command_line: Sequence[str], json_output: bool
 ) -> list[dict[str, Any]]:
@@ -163,10 +160,10 @@ def _run_resumed(
 
 def _component(node: Any, key: str, module: str, base: str) -> Any:
     """A component that the user may bring, as an instance of the class that we rely on."""
-    import importlib
-
     cls = getattr(importlib.import_module(module), base)
     made = build(node, key)
     if not isinstance(made, cls):
-        raise ConfigError(f"{key}._target_ is {node['_target_']!r}; it must name a subclass of {module}.{base}")
+        raise ConfigError(
+            f"{key}._target_ is {node['_target_']!r}; it must name a subclass of {module}.{base}"
+        )
     return made

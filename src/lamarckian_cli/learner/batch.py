@@ -50,10 +50,14 @@ class Batch:
 
 
 class UnrollQueue:
-    """Unrolls that arrived and are not yet learned from; thread-safe for one putter, one taker."""
+    """Unrolls that arrived and are not yet learned from, in order."""
 
     def __init__(self) -> None:
         self._waiting: deque[Unrolls] = deque()
+        self.count = 0
+
+    def clear(self) -> None:
+        self._waiting.clear()
         self.count = 0
 
     def put(self, unrolls: Unrolls) -> None:

@@ -91,12 +91,16 @@ class Learner:
             self.dropped_env_steps += self.queue.drop_older(self.version - limit)
         return self.queue.count >= self.algorithm.unrolls_per_batch
 
-    def update(self) -> dict[str, float]:
-        """Learn from one batch; returns what to report. Call it only when `ready`."""
+    def take(self) -> Unrolls:
+        """The unrolls of one batch, oldest first. Call it only when `ready`."""
         unrolls = self.queue.take(self.algorithm.unrolls_per_batch)
         if unrolls is None:
-            raise RuntimeError("update() before a whole batch was there")
-        return self.learn(to_batch(unrolls, self.device))
+            raise RuntimeError("take() before a whole batch was there")
+        return unrolls
+
+    def update(self) -> dict[str, float]:
+        """`take` and `learn` in one; returns what to report."""
+        return self.learn(to_batch(self.take(), self.device))
 
     def weights(self) -> Weights:
         """A copy of what is to be published."""

@@ -19,6 +19,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 
 from lamarckian_cli.errors import ConfigError, MDPError, MissingPackage, require
 from lamarckian_cli.mdp.picture import picture_text
@@ -37,7 +38,7 @@ from lamarckian_cli.records import (
 
 SEED_MAX = 2**31  # libraries below Gymnasium take no larger seeds
 PROBE_STEPS = 2  # of the first environment, to see what it really returns
-_state = State._make
+_new = tuple.__new__  # State(...) goes through Python and takes twice as long
 
 
 class GymnasiumMDP:
@@ -87,11 +88,11 @@ class GymnasiumMDP:
         reward_space = getattr(env.unwrapped, "reward_space", None)
         self.reward_heads = 1 if reward_space is None else int(np.prod(reward_space.shape))
         rewards = tuple(RewardHead(name=f"reward_{index}") for index in range(self.reward_heads))
+        if reward_space is None:
+            rewards = (RewardHead(),)
         self._spec = MDPSpec(
             name=id,
-            seats=(
-                SeatSpec(inputs=inputs, heads=heads, rewards=rewards if reward_space else (RewardHead(),)),
-            ),
+            seats=(SeatSpec(inputs=inputs, heads=heads, rewards=rewards),),
             frames_per_step=frames_per_step or _frameskip(env),
         )
         self._probe()
@@ -148,8 +149,8 @@ class GymnasiumMDP:
             actual = (tuple(np.shape(array)), str(getattr(array, "dtype", type(array).__name__)))
             if actual != (spec.shape, spec.dtype):
                 raise MDPError(
-                    f"{self.id}, seat 0: {where} returned {spec.name} of shape {actual[0]} and dtype {actual[1]}; "
-                    f"its observation space says shape {spec.shape} and dtype {spec.dtype}"
+                    f"{self.id}, seat 0: {where} returned {spec.name} of shape {actual[0]} and dtype "
+                    f"{actual[1]}; its observation space says shape {spec.shape} and dtype {spec.dtype}"
                 )
 
 
@@ -212,7 +213,7 @@ class GymnasiumController:
             action[0] if decode is None else decode(action)  # type: ignore[index,arg-type]
         )
         encode = self._encode
-        self._state = _state(((observation,) if encode is None else encode(observation), None, None, True))
+        self._state = _new(State, ((observation,) if encode is None else encode(observation), None, None, True))
         self._reward = reward
         if terminated or truncated:
             return self._end(terminated, info)
@@ -245,7 +246,7 @@ class GymnasiumController:
 
     def _see(self, observation: Any) -> None:
         encode = self._encode
-        self._state = _state(((observation,) if encode is None else encode(observation), None, None, True))
+        self._state = _new(State, ((observation,) if encode is None else encode(observation), None, None, True))
 
     def _end(self, terminated: Any, info: dict[str, Any]) -> Outcome:
         self._info = info
@@ -264,11 +265,9 @@ def make_env(id: str, kwargs: Mapping[str, Any] | None = None, *, render: bool =
     arguments = dict(kwargs or {})
     if render:
         arguments.setdefault("render_mode", "rgb_array")
-    if id.startswith("ALE/"):
-        _register_atari()
+    spec = copy.copy(find_spec(id))
+    spec.order_enforce = False  # the controller keeps the order itself
     try:
-        spec = copy.copy(gymnasium.spec(id))
-        spec.order_enforce = False  # the controller keeps the order itself
         with warnings.catch_warnings():
             # What a simulator's bindings say of themselves on import is not the user's business.
             warnings.simplefilter("ignore", DeprecationWarning)
@@ -276,33 +275,45 @@ def make_env(id: str, kwargs: Mapping[str, Any] | None = None, *, render: bool =
     except gymnasium.error.DependencyNotInstalled as error:
         raise MissingPackage(f"env.id={id} needs a package that is not installed: {error}") from error
     except ModuleNotFoundError as error:
-        raise MissingPackage(
-            f"env.id={id} needs the module {error.name!r}, which is not installed"
-            f" (pip install {_distribution(id, error.name)})"
-        ) from error
-    except (gymnasium.error.UnregisteredEnv, gymnasium.error.DeprecatedEnv) as error:
-        raise ConfigError(_unknown_id(id, error)) from error
+        raise _missing_module(id, error) from error
     except (gymnasium.error.Error, TypeError) as error:
         raise ConfigError(f"env.id={id} cannot be made with env.kwargs={arguments}: {error}") from error
 
 
-def _register_atari() -> None:
+def find_spec(id: str) -> EnvSpec:
+    """What is registered as `id` (`module:name` imports the module first).
+
+    Raises ConfigError, with ids close to it, where nothing is; MissingPackage without ale-py
+    or the module.
+    """
+    if id.startswith("ALE/"):
+        register_atari()
+    try:
+        module, _, name = id.rpartition(":")
+        if module:
+            importlib.import_module(module)
+        return gymnasium.spec(name)
+    except ModuleNotFoundError as error:
+        raise _missing_module(id, error) from error
+    except (gymnasium.error.UnregisteredEnv, gymnasium.error.DeprecatedEnv) as error:
+        raise ConfigError(_unknown_id(id, error)) from error
+    except gymnasium.error.Error as error:
+        raise ConfigError(f"env.id={id} is no id of Gymnasium, as in CartPole-v1: {error}") from error
+
+
+def register_atari() -> None:
+    """Make the ALE ids known. Raises MissingPackage without ale-py."""
     if importlib.util.find_spec("ale_py") is None:
-        raise MissingPackage(
-            "Atari games need the package ale-py, which is not installed (pip install ale-py)"
-        )
+        raise MissingPackage("Atari games need ale-py, which is not installed (pip install ale-py)")
     gymnasium.register_envs(importlib.import_module("ale_py"))
 
 
-def _distribution(id: str, module: str | None) -> str:
-    """What to hand to pip for `module`, which the environment `id` could not import."""
-    known = {
-        "Box2D": "'gymnasium[box2d]'",
-        "mujoco": "'gymnasium[mujoco]'",
-        "pygame": "pygame",
-        "ale_py": "ale-py",
-    }
-    return known.get(str(module), str(module))
+def _missing_module(id: str, error: ModuleNotFoundError) -> MissingPackage:
+    known = {"Box2D": "'gymnasium[box2d]'", "mujoco": "'gymnasium[mujoco]'"}
+    package = known.get(str(error.name), str(error.name).partition(".")[0])
+    return MissingPackage(
+        f"env.id={id} needs the module {error.name!r}, which is not installed (pip install {package})"
+    )
 
 
 def _unknown_id(id: str, error: Exception) -> str:

@@ -37,16 +37,16 @@ from lamarckian_cli.records import (
     State,
 )
 
-BAT = 0.16  # half the length of a bat
+BAT = 0.25  # half the length of a bat
 BALL = 0.03  # half the height of the ball
 REACH = BAT + BALL  # a bat hits a ball whose centre is no farther off than this
 LIMIT = 1.0 - BAT  # how far from the middle a bat can go
-BAT_SPEED = 0.02  # per frame
-SERVE_SPEED = 0.04  # of the ball along x, per frame
-MAX_SPEED = 0.1
-SPEEDUP = 1.12  # at each hit
-SLOPE = 1.0  # of a ball that was hit at the very end of the bat, before the smash
-SMASH = 0.5  # a ball hit at the very end is faster along x by this share
+BAT_SPEED = 0.034  # per frame
+SERVE_SPEED = 0.054  # of the ball along x, per frame
+MAX_SPEED = 0.2
+RISE = 0.04  # the n-th hit of a round makes the ball RISE * n * n faster than the serve, as a share
+SLOPE = 0.9  # of a ball that was hit at the very end of the bat, before the smash
+SMASH = 0.2  # a ball hit at the very end is faster along x by this share
 WOBBLE = 0.3 * REACH  # how far from the middle of its bat the built-in player hits at most
 BLUNDER = 1.0  # how far off it is at most at skill 0
 SERVE_ORIGIN = 0.3  # a ball is served from x = 0 and at most this far from the middle ...
@@ -105,11 +105,11 @@ class PongMatch:
 
     __slots__ = (
         "aims",
-        "ball_speed",
         "bat_step",
         "bats",
         "controllers",
         "error",
+        "hits",
         "lead",
         "max_speed",
         "max_steps",
@@ -122,8 +122,10 @@ class PongMatch:
         "random",
         "rounds",
         "rounds_left",
+        "scale",
         "scores",
         "serve_speed",
+        "share",
         "steps",
         "ticks",
         "vx",
@@ -141,6 +143,8 @@ class PongMatch:
         self.moves = {0: 0.0, 1: self.bat_step, 2: -self.bat_step}
         self.rounds = self.rounds_left = rules.rounds
         self.max_steps = rules.max_steps
+        self.scale = 1.0 / self.max_speed  # of the velocities that players see
+        self.share = 1.0 / self.rounds
         self.error = WOBBLE + (1.0 - rules.skill) * BLUNDER
         self.random = random.Random(seed)
 
@@ -224,9 +228,10 @@ class PongMatch:
         if offset > 1.0 or offset < -1.0:
             self._score(1 - seat)
             return
-        self.ball_speed = min(self.ball_speed * SPEEDUP, self.max_speed)
-        vx = -line * self.ball_speed * (1.0 + SMASH * offset * offset)
-        vy = SLOPE * self.ball_speed * offset
+        self.hits += 1
+        speed = min(self.serve_speed * (1.0 + RISE * self.hits * self.hits), self.max_speed)
+        vx = -line * speed * (1.0 + SMASH * offset * offset)
+        vy = SLOPE * speed * offset
         landing = _fold(y + vy * 2.0 / abs(vx))
         self._expect(1 - seat, landing)
         rest = 1.0 - part
@@ -241,7 +246,7 @@ class PongMatch:
         self.scores[winner] += 1
         self.rounds_left -= 1
         self.point = -1.0 if winner else 1.0
-        self.lead = (self.scores[0] - self.scores[1]) / self.rounds
+        self.lead = (self.scores[0] - self.scores[1]) * self.share
         if self.rounds_left == 0:
             self.x = -1.0 if winner else 1.0
             self.outcome = TERMINATED
@@ -252,12 +257,12 @@ class PongMatch:
         """Bats to the middle, the ball from the middle to the player who did not get the last one."""
         draw = self.random.random
         self.bats = [0.0, 0.0]
-        self.ball_speed = self.serve_speed
+        self.hits = 0
         self.x = 0.0
         self.y = SERVE_ORIGIN * (2.0 * draw() - 1.0)
         landing = SERVE_TARGET * (2.0 * draw() - 1.0)
-        self.vx = self.ball_speed if to_right else -self.ball_speed
-        self.vy = (landing - self.y) * self.ball_speed
+        self.vx = self.serve_speed if to_right else -self.serve_speed
+        self.vy = (landing - self.y) * self.serve_speed
         self._expect(int(to_right), landing)
 
     def _expect(self, seat: int, landing: float) -> None:
@@ -289,19 +294,19 @@ class PongController:
         """
         match = self._match
         sign = self._sign
-        scale = 1.0 / match.max_speed
-        own, other = match.bats if sign > 0.0 else match.bats[::-1]
+        scale = match.scale
+        left, right = match.bats
         view = np.empty(8, np.float32)
         _pack_view(
-            view.data,
+            view,
             0,
-            own,
-            other,
+            left if sign > 0.0 else right,
+            right if sign > 0.0 else left,
             sign * match.x,
             match.y,
             sign * match.vx * scale,
             match.vy * scale,
-            match.rounds_left / match.rounds,
+            match.rounds_left * match.share,
             sign * match.lead,
         )
         return State((view,))

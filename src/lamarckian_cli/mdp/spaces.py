@@ -129,8 +129,8 @@ def _input(space: Any, name: str, owner: str) -> tuple[tuple[int, ...], str, Con
             )
         return (n,), "float32", lambda value: _one_hot(n, int(value) - start)
     if isinstance(space, spaces.MultiDiscrete):
-        sizes, start = space.nvec.ravel(), np.asarray(space.start).ravel()
-        offsets = np.cumsum(sizes) - sizes - start
+        sizes = space.nvec.ravel()
+        offsets = np.cumsum(sizes) - sizes - np.ravel(space.start)
         total = int(sizes.sum())
         return (total,), "float32", lambda value: _one_hot(total, np.ravel(value) + offsets)
     if isinstance(space, spaces.MultiBinary):

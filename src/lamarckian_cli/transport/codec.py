@@ -149,7 +149,7 @@ def _check_sizes(frames: Sequence[Buffer], limits: Limits) -> None:
 
 def _unpack_head(frame: Buffer) -> tuple[str, dict[str, Any], list[Any]]:
     try:
-        head = msgpack.unpackb(frame, strict_map_key=True, ext_hook=_no_extensions)
+        head = msgpack.unpackb(frame, strict_map_key=True, ext_hook=no_extensions)
     except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
         raise MessageError("garbled", f"a header that is not msgpack: {error}") from error
     if not isinstance(head, list) or not head:
@@ -203,5 +203,6 @@ def _plain(value: object) -> object:
     raise TypeError(f"{type(value).__name__} is not a plain value")
 
 
-def _no_extensions(code: int, data: bytes) -> object:
+def no_extensions(code: int, data: bytes) -> object:
+    """msgpack's hook for types that no peer of ours sends."""
     raise ValueError(f"extension type {code} is not allowed")

@@ -14,6 +14,7 @@ import queue
 import time
 from collections import Counter, deque
 from collections.abc import Sequence
+from dataclasses import asdict, fields
 from typing import Any
 
 import zmq
@@ -35,9 +36,8 @@ class ZmqReceiver:
 
     def __init__(self, address: Address, keys: JobKeys | None, *, capacity: int, limits: Limits) -> None:
         self._capacity, self._limits = capacity, limits
-        self._under_way: dict[
-            bytes, int
-        ] = {}  # joined peer -> arrived and not taken; the service's thread only
+        # Joined peer -> its messages that arrived and were not taken; the service's thread only.
+        self._under_way: dict[bytes, int] = {}
         self._queue: queue.SimpleQueue[tuple[bytes, Sequence[zmq.Frame]] | None] = queue.SimpleQueue()
         self._taken: deque[bytes] = deque()  # peers whose message was taken, not told yet
         self._service = Service(
@@ -80,18 +80,7 @@ class ZmqReceiver:
     def welcome(self, peer: bytes, hello: dict[str, Any]) -> dict[str, Any]:
         # A peer that joins again has its messages before this HELLO here, or has lost them.
         under_way = self._under_way.setdefault(peer, 0)
-        limits = self._limits
-        return {
-            "capacity": self._capacity,
-            "under_way": under_way,
-            "limits": [
-                limits.header_bytes,
-                limits.frame_bytes,
-                limits.message_bytes,
-                limits.arrays,
-                limits.dims,
-            ],
-        }
+        return {"capacity": self._capacity, "under_way": under_way, "limits": asdict(self._limits)}
 
     def joined(self, peer: bytes) -> None:
         pass
@@ -119,9 +108,8 @@ class ZmqReceiver:
             if peer not in self._under_way:
                 continue  # it said good-bye, and its last messages were taken after that
             self._under_way[peer] -= count
-            told = self._service.send(peer, [handshake.TAKEN, handshake.pack({"count": count})])
-            if not told and self._under_way[peer] <= 0:
-                del self._under_way[peer]  # killed; should it be alive, it joins again
+            # In vain if the sender was killed. Its entry stays: the socket may hold more of its messages.
+            self._service.send(peer, [handshake.TAKEN, handshake.pack({"count": count})])
 
     def ended(self) -> None:
         self._queue.put(None)
@@ -146,7 +134,12 @@ class ZmqSender:
         self._link = Link(
             address, keys, role=handshake.GATHER, name=name, extra=dict, max_frame_bytes=1 << 20
         )
-        self._settle(self._link.join(timeout_s))
+        welcome = self._link.join(timeout_s)
+        try:
+            self._settle(welcome)
+        except TransportError:
+            self._link.close()
+            raise
 
     def send(self, message: Message, timeout_s: float) -> bool:
         """Queue a message; False, and nothing sent, if the learner took too few of them in that time."""
@@ -185,15 +178,15 @@ class ZmqSender:
             self.dropped["lost"] += lost
         self._under_way = under_way
         self._capacity = min(self._wanted, _count(welcome, "capacity"))
-        values = welcome.get("limits")
-        if not isinstance(values, list) or len(values) != 5:
-            raise TransportError(f"{self._link.uri} answered without its limits; it is not a gather channel")
-        names = ("header_bytes", "frame_bytes", "message_bytes", "arrays", "dims")
-        self._limits = Limits(**dict(zip(names, values, strict=True)))
+        limits = welcome.get("limits")
+        values = limits if isinstance(limits, dict) else {}
+        self._limits = Limits(**{field.name: _count(values, field.name) for field in fields(Limits)})
 
 
 def _count(values: dict[str, Any], name: str) -> int:
     value = values.get(name)
     if type(value) is not int or value < 0:
-        raise TransportError(f"a control message with {name} = {value!r:.40}; a count was expected")
+        raise TransportError(
+            f"a control message with {name} = {value!r:.40}; a count of 0 or more was expected"
+        )
     return value

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgpack
 
-from lamarckian_cli.transport.codec import PROTOCOL, Buffer, MessageError
+from lamarckian_cli.transport.codec import PROTOCOL, Buffer, MessageError, no_extensions
 from lamarckian_cli.transport.keys import JobKeys
 
 # The first frame of everything on a socket.
@@ -41,6 +41,8 @@ def objection(values: Mapping[str, Any], role: str, keys: JobKeys | None) -> str
             f"it speaks protocol {PROTOCOL}, this side protocol {values.get('protocol')!r:.20}; "
             "install the same lamarckian-cli version on both"
         )
+    if type(values.get("turn")) is not int:
+        return "its HELLO counts no turn"
     if values.get("job") != job_id(keys):
         return "it belongs to another job; pass the keys and the address of the same job"
     if values.get("role") != role:
@@ -60,7 +62,7 @@ def pack(values: Mapping[str, Any]) -> bytes:
 def unpack(frame: Buffer) -> dict[str, Any]:
     """The values of a control frame; MessageError if it is none."""
     try:
-        values = msgpack.unpackb(frame, strict_map_key=True)
+        values = msgpack.unpackb(frame, strict_map_key=True, ext_hook=no_extensions)
     except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
         raise MessageError("garbled", f"a control frame that is not msgpack: {error}") from error
     if not isinstance(values, dict):

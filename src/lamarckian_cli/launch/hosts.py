@@ -1,0 +1,249 @@
+"""The processes of a job that Ray places: a learner host, and actor hosts around it.
+
+Ray starts, watches and ends them, and carries small control calls; weights and unrolls go
+over the project's own channels. Each host does its work in a thread, so that control calls
+are answered meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import queue
+import threading
+import time
+from typing import Any
+
+import torch
+
+from lamarckian_cli.actor.rollout import Rollout
+from lamarckian_cli.errors import LamarckError
+from lamarckian_cli.launch.assembly import (
+    build_learners,
+    build_rollout,
+    cast_players,
+    message_unrolls,
+    trained_policies,
+)
+from lamarckian_cli.launch.counters import Counters
+from lamarckian_cli.launch.job import Job
+from lamarckian_cli.learner.batch import Batch, to_batch
+from lamarckian_cli.transport.channel import bind_gather, bind_weights, connect_gather, connect_weights
+from lamarckian_cli.transport.codec import MessageError
+from lamarckian_cli.transport.keys import JobKeys
+from lamarckian_cli.transport.packing import (
+    pack_unrolls,
+    pack_weights,
+    unpack_results,
+    unpack_unrolls,
+    unpack_weights,
+)
+
+WAIT_S = 0.2  # how long a thread waits before it looks whether it should stop
+UNDER_WAY = 1  # messages of an actor that wait for the learner: more would only grow stale
+
+
+class LearnerHost:
+    """Receives unrolls, learns, publishes weights."""
+
+    def __init__(self, job: Job, sockets: str, threads: int, device: str) -> None:
+        self.job = job
+        self.device = device
+        torch.set_num_threads(threads)
+        mdp = job.env.make_mdp()
+        self.spec = mdp.describe()
+        self.cast = cast_players(job, self.spec)
+        mdp.close()
+        self.learners = build_learners(job, self.cast, device)
+        self.counters = Counters(list(self.learners), job.evaluation.window)
+        self.report: dict[str, float] = {}
+        self.error: BaseException | None = None
+        self._gather = bind_gather(f"ipc://{sockets}/unrolls", capacity=UNDER_WAY)
+        self._weights = bind_weights(f"ipc://{sockets}/weights")
+        waiting = max(1, round(job.cluster.queue_batches))
+        self._batches: queue.Queue[tuple[str, Batch]] = queue.Queue(maxsize=waiting)
+        self._stop = threading.Event()
+        self._lock = threading.Lock()  # over learners and counters, between two updates
+        self._threads = [threading.Thread(target=self._guard, args=(f,)) for f in (self._receive, self._learn)]
+        self._first_update_at: float | None = None
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint; before `start`."""
+        for name, learner in self.learners.items():
+            learner.restore(state["learners"][name])
+        self.counters.restore(state["counters"])
+
+    def pid(self) -> int:
+        return os.getpid()
+
+    def start(self) -> None:
+        """Publish the first weights and begin."""
+        for learner in self.learners.values():
+            self._weights.publish(pack_weights(learner.weights()))
+        for thread in self._threads:
+            thread.start()
+
+    def progress(self) -> dict[str, Any]:
+        """Counters, the newest report, and whether learning failed."""
+        if self.error is not None:
+            raise self.error
+        with self._lock:
+            return {
+                "counters": self.counters.state(),
+                "report": dict(self.report),
+                "versions": {name: learner.version for name, learner in self.learners.items()},
+                "dropped_messages": dict(self._gather.dropped),
+                "sent_bytes": self._weights.sent_bytes,
+                "first_update_at": self._first_update_at,
+            }
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint holds, taken between two updates."""
+        with self._lock:
+            return {
+                "learners": {name: learner.state() for name, learner in self.learners.items()},
+                "counters": self.counters.state(),
+                "epoch": 0,
+            }
+
+    def stop(self) -> None:
+        """End the threads and free the channels; the state stays readable."""
+        self._stop.set()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(10.0)
+        self._gather.close()
+        self._weights.close()
+
+    # -------------------------------------------------------------- threads
+
+    def _guard(self, work: Any) -> None:
+        try:
+            work()
+        except Exception as error:
+            if not self._stop.is_set():
+                self.error = error
+                self._stop.set()
+
+    def _receive(self) -> None:
+        """Unrolls to batches, while the other thread learns; holds the actors back when that lags."""
+        length = self.job.algo.unroll
+        while not self._stop.is_set():
+            message = self._gather.receive(WAIT_S)
+            if message is None:
+                continue
+            try:
+                unrolls = unpack_unrolls(message, self.cast.trained, length)
+                results = unpack_results(message)
+            except MessageError as error:
+                self._gather.dropped[error.reason] += 1
+                continue
+            with self._lock:
+                self.counters.add_results(results)
+            learner = self.learners[unrolls.policy]
+            learner.put(unrolls)
+            while learner.ready():
+                batch = to_batch(learner.take(), self.device)
+                if not self._hand_over(unrolls.policy, batch):
+                    return
+
+    def _hand_over(self, policy: str, batch: Batch) -> bool:
+        while not self._stop.is_set():
+            try:
+                self._batches.put((policy, batch), timeout=WAIT_S)
+                return True
+            except queue.Full:
+                continue
+        return False
+
+    def _learn(self) -> None:
+        while not self._stop.is_set():
+            try:
+                policy, batch = self._batches.get(timeout=WAIT_S)
+            except queue.Empty:
+                continue
+            began = time.perf_counter()
+            with self._lock:
+                learner = self.learners[policy]
+                report = learner.learn(batch)
+                report["update_s"] = time.perf_counter() - began
+                self.report = report
+                self.counters.add_batch(batch.steps, batch.steps * self.spec.frames_per_step, report)
+                weights = learner.weights()
+            self._weights.publish(pack_weights(weights))
+            if self._first_update_at is None:
+                self._first_update_at = time.time()
+
+
+class ActorHost:
+    """Runs matches and sends their unrolls, with the newest weights."""
+
+    def __init__(self, job: Job, number: int, sockets: str) -> None:
+        torch.set_num_threads(1)
+        self.job = job
+        self.number = number
+        self._sockets = sockets
+        self._stop = threading.Event()
+
+    def pid(self) -> int:
+        return os.getpid()
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def run(self) -> dict[str, Any]:
+        """Sample until `stop`; what went wrong meanwhile in games, counted. Raises what ends it."""
+        mdp = self.job.env.make_mdp()
+        cast = cast_players(self.job, mdp.describe())
+        rollout = build_rollout(self.job, mdp, cast, actor=self.number)
+        timeout_s = self.job.cluster.start_timeout_s
+        name = f"actor {self.number}"
+        weights = connect_weights(f"ipc://{self._sockets}/weights", name=name, timeout_s=timeout_s)
+        sender = connect_gather(
+            f"ipc://{self._sockets}/unrolls", capacity=UNDER_WAY, name=name, timeout_s=timeout_s
+        )
+        loop = asyncio.new_event_loop() if mdp.external else None
+        try:
+            self._sample(rollout, weights, sender, message_unrolls(self.job, cast), loop)
+        except LamarckError:
+            if not self._stop.is_set():  # the learner left first
+                raise
+        finally:
+            rollout.close()
+            sender.close()
+            weights.close()
+            if loop is not None:
+                loop.close()
+        return {"failures": rollout.failures, "first_failure": rollout.first_failure}
+
+    def _sample(
+        self,
+        rollout: Rollout,
+        weights: Any,
+        sender: Any,
+        minimum: int,
+        loop: asyncio.AbstractEventLoop | None,
+    ) -> None:
+        policies = trained_policies(rollout)
+        missing = set(policies)
+        deadline = time.monotonic() + self.job.cluster.start_timeout_s
+        while missing and not self._stop.is_set():
+            for message in weights.wait(min(WAIT_S, max(0.0, deadline - time.monotonic()))):
+                update = unpack_weights(message)
+                policies[update.policy].load(update)
+                missing.discard(update.policy)
+            if time.monotonic() > deadline:
+                raise LamarckError(f"actor {self.number} got no weights from the learner in time")
+        while not self._stop.is_set():
+            for message in weights.latest():
+                update = unpack_weights(message)
+                policies[update.policy].load(update)
+            if loop is None:
+                rollout.step()
+            else:
+                loop.run_until_complete(rollout.step_outside(WAIT_S))
+            for unrolls in rollout.take(minimum):
+                message = pack_unrolls(unrolls, rollout.pop_results())
+                while not sender.send(message, WAIT_S) and not self._stop.is_set():
+                    pass
+

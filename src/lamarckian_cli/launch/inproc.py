@@ -1,0 +1,111 @@
+"""`cluster=inproc`: actor and learner in this process and thread, exact under a seed.
+
+Checkpoints are part of the schedule: at each one, running matches and unfinished unrolls are
+given up and begun anew from a seed of that checkpoint, whether or not the run is ever
+interrupted. So a run that was killed goes on from its checkpoint exactly as an unbroken one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from lamarckian_cli.launch.assembly import (
+    build_learners,
+    build_rollout,
+    cast_players,
+    message_unrolls,
+    trained_policies,
+)
+from lamarckian_cli.launch.counters import Counters
+from lamarckian_cli.launch.job import Job
+from lamarckian_cli.seeding import derive_seed
+
+
+class InprocTraining:
+    """Iterate `updates()`; after each one, counters, checkpoints and reports can be read."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        torch.set_num_threads(1)
+        self.mdp = job.env.make_mdp()
+        self.spec = self.mdp.describe()
+        self.cast = cast_players(job, self.spec)
+        self.learners = build_learners(job, self.cast)
+        self.rollout = build_rollout(job, self.mdp, self.cast, actor=0)
+        self.counters = Counters(list(self.learners), job.evaluation.window)
+        self.report: dict[str, float] = {}
+        self._policies = trained_policies(self.rollout)
+        self._minimum = message_unrolls(job, self.cast)
+        self._epoch = 0  # checkpoints so far
+
+    def updates(self) -> Iterator[None]:
+        """Sample and learn for ever; yields after each update."""
+        loop = asyncio.new_event_loop() if self.mdp.external else None
+        for name, policy in self._policies.items():
+            policy.load(self.learners[name].weights())
+        try:
+            while True:
+                self._sample(loop)
+                for name, learner in self.learners.items():
+                    while learner.ready():
+                        self._learn(name)
+                        yield
+        finally:
+            self.rollout.close()
+            if loop is not None:
+                loop.close()
+
+    def checkpoint_due(self) -> bool:
+        every = self.job.run.checkpoint_every_env_steps
+        return self.counters.env_steps >= (self._epoch + 1) * every
+
+    def checkpoint(self) -> dict[str, Any]:
+        """The state to save; sampling begins anew from here."""
+        self._epoch = self.counters.env_steps // self.job.run.checkpoint_every_env_steps
+        self._restart()
+        return self.state()
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "learners": {name: learner.state() for name, learner in self.learners.items()},
+            "counters": self.counters.state(),
+            "epoch": self._epoch,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        for name, learner in self.learners.items():
+            learner.restore(state["learners"][name])
+        self.counters.restore(state["counters"])
+        self._epoch = int(state["epoch"])
+        self._restart()
+
+    def close(self) -> None:
+        self.rollout.close()
+
+    def _restart(self) -> None:
+        for learner in self.learners.values():
+            learner.queue.clear()
+        self.rollout.restart(derive_seed(self.job.seed, ("epoch", self._epoch)))
+
+    def _sample(self, loop: asyncio.AbstractEventLoop | None) -> None:
+        if loop is None:
+            self.rollout.step()
+        else:
+            loop.run_until_complete(self.rollout.step_outside())
+        for unrolls in self.rollout.take(self._minimum):
+            self.learners[unrolls.policy].put(unrolls)
+
+    def _learn(self, name: str) -> None:
+        learner = self.learners[name]
+        began = time.perf_counter()
+        self.report = learner.update()
+        self.report["update_s"] = time.perf_counter() - began
+        self._policies[name].load(learner.weights())
+        steps = self.job.algo.batch_size
+        self.counters.add_batch(steps, steps * self.spec.frames_per_step, self.report)
+        self.counters.add_results(self.rollout.pop_results())

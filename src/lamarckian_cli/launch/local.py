@@ -1,0 +1,185 @@
+"""`cluster=local`: a Ray cluster on this machine, of one learner and several actors.
+
+The cluster is started for the job and ended with it. An actor whose process dies is started
+again and joins where it left; training goes on meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import tempfile
+import warnings
+from typing import Any
+
+from lamarckian_cli.errors import ClusterError, LamarckError, RunError
+from lamarckian_cli.launch.job import Job
+
+STOP_TIMEOUT_S = 10.0
+
+
+class LocalTraining:
+    """Starts the job's processes, watches over them, and ends them."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.restarts = 0
+        self._sockets = ""
+        self._learner: Any = None
+        self._actors: list[Any] = []
+        self._running: dict[Any, int] = {}  # the reference of an actor's run -> its number
+
+    def start(self, state: dict[str, Any] | None) -> None:
+        """Bring everything up; from a checkpoint's `state` where there is one."""
+        cores = available_cores()
+        actors = self.job.cluster.actors
+        if actors > cores:
+            raise ClusterError(
+                f"cluster.actors is {actors}, but this machine gives {cores} cores; "
+                f"take cluster.actors={cores}, or fewer"
+            )
+        ray = _start_ray(cores)
+        from lamarckian_cli.launch.hosts import ActorHost, LearnerHost
+
+        self._sockets = tempfile.mkdtemp(prefix="lamarck-")  # mode 0700
+        threads = max(1, cores - actors)
+        environment = {"env_vars": {"OMP_NUM_THREADS": str(threads)}}
+        self._learner = (
+            ray.remote(LearnerHost)
+            .options(num_cpus=0, max_concurrency=4, runtime_env=environment)
+            .remote(self.job, self._sockets, threads, "cpu")
+        )
+        self._actor_class = ray.remote(ActorHost).options(num_cpus=1, max_concurrency=3)
+        self._actors = [self._new_actor(number) for number in range(actors)]
+        if state is not None:
+            self._call(self._learner.restore.remote(state), "restoring the checkpoint")
+        self._call(self._learner.start.remote(), "starting the learner")
+        for number, actor in enumerate(self._actors):
+            self._running[actor.run.remote()] = number
+
+    def progress(self) -> dict[str, Any]:
+        """The learner's progress; also looks after the actors."""
+        self._look_after_actors()
+        progress: dict[str, Any] = self._call(self._learner.progress.remote(), "learning")
+        progress["actor_restarts"] = self.restarts
+        return progress
+
+    def state(self) -> dict[str, Any]:
+        state: dict[str, Any] = self._call(self._learner.state.remote(), "reading the learner's state")
+        return state
+
+    def pids(self) -> dict[str, int]:
+        """Process ids of learner and actors, by name."""
+        ray = _ray()
+        ids = {"learner": self._call(self._learner.pid.remote(), "asking for process ids")}
+        for number, actor in enumerate(self._actors):
+            with contextlib.suppress(ray.exceptions.RayError):
+                ids[f"actor {number}"] = ray.get(actor.pid.remote(), timeout=STOP_TIMEOUT_S)
+        return ids
+
+    def stop(self) -> None:
+        """End every process that `start` brought up; twice is fine."""
+        ray = _ray()
+        if ray.is_initialized():
+            with contextlib.suppress(ray.exceptions.RayError):
+                stops = [actor.stop.remote() for actor in self._actors]
+                if self._learner is not None:
+                    stops.append(self._learner.stop.remote())
+                ray.wait(stops, num_returns=len(stops), timeout=STOP_TIMEOUT_S) if stops else None
+                runs = list(self._running)
+                ray.wait(runs, num_returns=len(runs), timeout=STOP_TIMEOUT_S) if runs else None
+            ray.shutdown()
+        self._learner, self._actors, self._running = None, [], {}
+        if self._sockets:
+            shutil.rmtree(self._sockets, ignore_errors=True)
+
+    def _new_actor(self, number: int) -> Any:
+        return self._actor_class.remote(self.job, number, self._sockets)
+
+    def _look_after_actors(self) -> None:
+        ray = _ray()
+        ended, _ = ray.wait(list(self._running), num_returns=len(self._running), timeout=0)
+        for reference in ended:
+            number = self._running.pop(reference)
+            try:
+                ray.get(reference)
+            except ray.exceptions.RayActorError as error:
+                self.restarts += 1
+                if self.restarts > self.job.cluster.restart_limit:
+                    raise ClusterError(
+                        f"actors died {self.restarts} times, more than cluster.restart_limit="
+                        f"{self.job.cluster.restart_limit}; the last, actor {number}: {_first_line(error)}"
+                    ) from error
+            except ray.exceptions.RayTaskError as error:
+                raise _cause(error, f"actor {number}") from error
+            self._actors[number] = self._new_actor(number)
+            self._running[self._actors[number].run.remote()] = number
+
+    def _call(self, reference: Any, doing: str) -> Any:
+        ray = _ray()
+        try:
+            return ray.get(reference, timeout=self.job.cluster.start_timeout_s)
+        except ray.exceptions.RayTaskError as error:
+            raise _cause(error, doing) from error
+        except ray.exceptions.GetTimeoutError as error:
+            raise ClusterError(
+                f"{doing} took more than {self.job.cluster.start_timeout_s:g} s; is the machine overloaded? "
+                "raise cluster.start_timeout_s"
+            ) from error
+        except ray.exceptions.RayActorError as error:
+            raise RunError(
+                f"the learner's process ended while {doing}: {_first_line(error)}; "
+                "continue from the last checkpoint with resume=FOLDER"
+            ) from error
+
+
+def available_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def _ray() -> Any:
+    import ray
+
+    return ray
+
+
+def _start_ray(cores: int) -> Any:
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_DEDUP_LOGS", "1")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ray = _ray()
+        try:
+            ray.init(
+                address="local",
+                num_cpus=cores,
+                include_dashboard=False,
+                logging_level=logging.ERROR,
+                log_to_driver=False,
+                configure_logging=False,
+            )
+        except (RuntimeError, ConnectionError, TimeoutError, OSError) as error:
+            raise ClusterError(f"Ray did not start: {_first_line(error)}; `lamarck doctor` looks at it") from error
+    return ray
+
+
+def _cause(error: Any, doing: str) -> LamarckError:
+    """What a host raised, as the user should read it."""
+    cause = getattr(error, "cause", None) or error
+    if isinstance(cause, LamarckError):
+        return type(cause)(str(cause))
+    for cls in type(cause).__mro__:
+        if cls.__module__ == "lamarckian_cli.errors" and cls.__name__ != "LamarckError":
+            import lamarckian_cli.errors as errors
+
+            made: LamarckError = getattr(errors, cls.__name__)(str(getattr(cause, "cause", cause)))
+            return made
+    return RunError(f"{doing} failed: {type(cause).__name__}: {_first_line(cause)}")
+
+
+def _first_line(error: object) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

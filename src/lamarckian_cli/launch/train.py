@@ -1,0 +1,270 @@
+"""`lamarck train`: a job to its end, in a run folder, watched and stoppable at any moment."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from lamarckian_cli.errors import LamarckError
+from lamarckian_cli.launch.counters import Counters
+from lamarckian_cli.launch.display import Display, PolicyProgress, Progress
+from lamarckian_cli.launch.job import Job
+from lamarckian_cli.launch.runfolder import RunFolder
+from lamarckian_cli.launch.settings import Budget
+from lamarckian_cli.launch.summary import Totals, summarize
+
+POLL_S = 0.2
+
+
+def train(job: Job, *, json_output: bool) -> dict[str, Any]:
+    """Run the job and return its summary; raises a LamarckError where it cannot.
+
+    Ctrl-C and SIGTERM end it early: a checkpoint is saved, every process ended, and
+    KeyboardInterrupt raised.
+    """
+    job.env.check()
+    folder = _claim(job)
+    session = Session(job, folder, quiet=json_output)
+    try:
+        with session.stop_on_signals():
+            summary = session.run()
+    except LamarckError as error:
+        folder.finish("failed", reason=str(error))
+        raise
+    except BaseException as error:
+        folder.finish("failed", reason=f"{type(error).__name__}: {error}")
+        raise
+    if session.interrupted:
+        folder.finish("interrupted")
+        raise KeyboardInterrupt
+    folder.finish("finished")
+    return summary
+
+
+def _claim(job: Job) -> RunFolder:
+    if job.resume is not None:
+        return RunFolder.open(job.resume, lock=True)
+    return RunFolder.create(
+        Path(job.run.dir), job.config, list(job.command_line), keep_checkpoints=job.run.keep_checkpoints
+    )
+
+
+class Session:
+    """One run of a job, on either kind of cluster: log, checkpoints, display, the end."""
+
+    def __init__(self, job: Job, folder: RunFolder, *, quiet: bool) -> None:
+        self.job = job
+        self.folder = folder
+        self.interrupted = False
+        self.display = Display(job.budget.env_steps, job.budget.seconds, enabled=not quiet)
+        self.counters = Counters([], job.evaluation.window)
+        self.report: dict[str, float] = {}
+        self.version = 0
+        self.extra: dict[str, Any] = {}
+        self._stop = threading.Event()
+        self._began = time.monotonic()
+        self._earlier_s = 0.0  # trained in earlier sessions of the same run
+        self._steps_before = 0
+        self._logged_at = 0.0
+        self._saved_at = 0.0
+
+    def run(self) -> dict[str, Any]:
+        """Train until the budget is spent or a signal came; the summary, which is also written."""
+        state = None
+        if self.job.resume is not None:
+            state = self.folder.load_checkpoint("latest")
+            self._earlier_s = float(state["counters"]["seconds"])
+            self._steps_before = int(state["counters"]["env_steps"])
+            self.folder.rewind(self._steps_before)
+        with self.display:
+            if self.job.cluster.kind == "inproc":
+                self._run_inproc(state)
+            else:
+                self._run_local(state)
+        return self._summarize()
+
+    @contextlib.contextmanager
+    def stop_on_signals(self) -> Iterator[None]:
+        """The first SIGINT or SIGTERM asks to stop; a second one while stopping interrupts at once."""
+
+        def ask(number: int, frame: FrameType | None) -> None:
+            if self._stop.is_set():
+                raise KeyboardInterrupt
+            self.interrupted = True
+            self._stop.set()
+
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    # -------------------------------------------------------------- the two kinds of cluster
+
+    def _run_inproc(self, state: dict[str, Any] | None) -> None:
+        from lamarckian_cli.launch.inproc import InprocTraining
+
+        training = InprocTraining(self.job)
+        if state is not None:
+            training.restore(state)
+        self.counters = training.counters
+        self._start_clock()
+        first = next(iter(training.learners.values()))
+        updates = training.updates()
+        try:
+            while not self._over() and not self._stop.is_set():
+                next(updates)
+                self._tick()
+                self.report, self.version = training.report, first.version
+                if training.checkpoint_due():
+                    self._save(training.checkpoint())
+                self._log()
+        finally:
+            updates.close()
+            training.close()
+        if not self.interrupted:
+            # Ctrl-C leaves the last checkpoint of the schedule as it is: it is where an exact run goes on.
+            self._save(training.state())
+        elif not self.folder.has_checkpoint():
+            self._save(training.state())
+
+    def _run_local(self, state: dict[str, Any] | None) -> None:
+        from lamarckian_cli.launch.local import LocalTraining
+
+        training = LocalTraining(self.job, self._stop)
+        try:
+            training.start(state)
+            self._saved_at = time.monotonic()
+            while not self._stop.wait(POLL_S):
+                progress = training.progress()
+                if progress["first_update_at"] is None:
+                    self._start_clock()
+                self._take_in(progress)
+                self._log()
+                if self._over():
+                    break
+                if time.monotonic() - self._saved_at >= self.job.run.checkpoint_every_s:
+                    self._save(training.state())
+            if self.version:
+                self._save(training.state())
+        finally:
+            training.stop()
+
+    def _take_in(self, progress: dict[str, Any]) -> None:
+        counters = progress["counters"]
+        fresh = Counters(list(counters["recent"]), self.job.evaluation.window)
+        fresh.restore(counters)
+        self.counters = fresh
+        self._tick()
+        self.report = progress["report"]
+        self.version = next(iter(progress["versions"].values()))
+        self.extra = {
+            "actor_restarts": progress["actor_restarts"],
+            "dropped_messages": sum(progress["dropped_messages"].values()),
+            "sent_bytes": progress["sent_bytes"],
+        }
+
+    # -------------------------------------------------------------- parts
+
+    def _start_clock(self) -> None:
+        self._began = time.monotonic()
+        self._steps_before = self.counters.env_steps
+
+    def _tick(self) -> None:
+        self.counters.seconds = self._earlier_s + time.monotonic() - self._began
+
+    def _over(self) -> bool:
+        return budget_spent(self.job.budget, self.counters)
+
+    def _save(self, state: dict[str, Any]) -> None:
+        state["counters"]["seconds"] = self.counters.seconds
+        self.folder.save_checkpoint(
+            state,
+            env_steps=int(state["counters"]["env_steps"]),
+            version=self.version,
+            score=self.counters.last_return() if self.counters.full() else None,
+        )
+        self._saved_at = time.monotonic()
+
+    def _rate(self) -> float:
+        seconds = time.monotonic() - self._began
+        return (self.counters.env_steps - self._steps_before) / seconds if seconds > 0 else 0.0
+
+    def _log(self) -> None:
+        now = time.monotonic()
+        if now - self._logged_at < self.job.run.log_every_s and not self._over():
+            return
+        self._logged_at = now
+        counters = self.counters
+        means = {name: counters.means(name) for name in counters.recent}
+        self.folder.log(
+            {
+                "env_steps": counters.env_steps,
+                "frames": counters.frames,
+                "seconds": round(counters.seconds, 3),
+                "version": self.version,
+                "env_steps_per_s": self._rate(),
+                "matches": counters.matches,
+                **self.report,
+                **self.extra,
+                "policies": means,
+            }
+        )
+        self.display.update(
+            Progress(
+                env_steps=counters.env_steps,
+                seconds=counters.seconds,
+                env_steps_per_s=self._rate(),
+                staleness=self.report.get("staleness_mean"),
+                version=self.version,
+                policies=tuple(
+                    PolicyProgress(name=name, return_mean=m.get("return"), win_rate=m.get("win"))
+                    for name, m in means.items()
+                ),
+            )
+        )
+
+    def _summarize(self) -> dict[str, Any]:
+        counters = self.counters
+        summary = summarize(
+            Totals(
+                env_steps=counters.env_steps,
+                frames=counters.frames,
+                seconds=counters.seconds,
+                env_steps_per_s=self._rate(),
+                best_return=counters.best_return,
+                last_return=counters.last_return(),
+                staleness_mean=counters.staleness_mean,
+                staleness_max=counters.staleness_max,
+                versions=self.version,
+                seed=self.job.seed,
+                command=self.job.command_line,
+            )
+        )
+        self.folder.write_summary(summary)
+        self.display.finish(self.folder.path, self.interrupted)
+        return {"run": str(self.folder.path), **summary}
+
+
+def budget_spent(budget: Budget, counters: Counters) -> bool:
+    """Whether training has reached an end that the budget names."""
+    if budget.env_steps is not None and counters.env_steps >= budget.env_steps:
+        return True
+    if budget.seconds is not None and counters.seconds >= budget.seconds:
+        return True
+    if not counters.full():
+        return False
+    means = counters.means(next(iter(counters.recent)))
+    if budget.stop_return is not None and means["return"] >= budget.stop_return:
+        return True
+    return budget.stop_win_rate is not None and means.get("win", 0.0) >= budget.stop_win_rate

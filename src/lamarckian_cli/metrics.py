@@ -1,0 +1,199 @@
+"""How a run's numbers are kept: averaged over recent matches, and written line by line.
+
+`metrics.jsonl` is for programs, TensorBoard's events are for eyes; both hold the same rows.
+A row is a dict of numbers, with `env_steps` among them, and of further such dicts.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import socket
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from lamarckian_cli.records import MatchResult
+
+Row = Mapping[str, Any]
+
+
+class Window:
+    """Means over the last `n` matches of each policy."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        self._rows: dict[str, deque[dict[str, float]]] = {}
+
+    def add(self, results: Iterable[MatchResult]) -> None:
+        for result in results:
+            rows = self._rows.setdefault(result.policy, deque(maxlen=self.n))
+            rows.append({**result.result, "match_env_steps": float(result.env_steps)})
+
+    def count(self, policy: str) -> int:
+        """Matches in the window, at most n."""
+        return len(self._rows.get(policy, ()))
+
+    def means(self, policy: str) -> dict[str, float]:
+        """The mean of every number that the window's matches reported; empty before the first."""
+        rows = self._rows.get(policy, ())
+        names = dict.fromkeys(name for row in rows for name in row)
+        return {name: float(np.mean([row[name] for row in rows if name in row])) for name in names}
+
+
+class Rate:
+    """Something counted per second, over the last `span_s` seconds."""
+
+    def __init__(self, span_s: float = 10.0, clock: Callable[[], float] = time.monotonic) -> None:
+        self._span_s = span_s
+        self._clock = clock
+        self._points: deque[tuple[float, int]] = deque()
+
+    def update(self, total: int) -> float:
+        """Take in the running total; the rate up to now, 0 at the first call."""
+        now = self._clock()
+        points = self._points
+        points.append((now, total))
+        while len(points) > 2 and now - points[1][0] >= self._span_s:
+            points.popleft()
+        elapsed = now - points[0][0]
+        return (total - points[0][1]) / elapsed if elapsed > 0 else 0.0
+
+
+def finite(value: Any) -> Any:
+    """`value` fit for JSON: NaN and infinities are None, NumPy's numbers are plain ones."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return value
+
+
+def flat(row: Row, prefix: str = "") -> dict[str, Any]:
+    """The row without nesting: the numbers of a dict inside are named `outer/inner`."""
+    result: dict[str, Any] = {}
+    for name, value in row.items():
+        if isinstance(value, Mapping):
+            result.update(flat(value, f"{prefix}{name}/"))
+        else:
+            result[f"{prefix}{name}"] = value
+    return result
+
+
+class MetricsFile:
+    """Appends rows to a file of JSON lines.
+
+    Each line is handed to the system at once, so a process that is killed loses at most the
+    line it was writing. The file is opened by the first row.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: BinaryIO | None = None
+
+    def append(self, row: Row) -> None:
+        if self._file is None:
+            self._file = self.path.open("ab", buffering=0)
+        self._file.write(json.dumps(finite(row)).encode() + b"\n")
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def read_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """The rows of a metrics file; none if there is no file. A damaged or partial line is left out."""
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        return
+    with file:
+        for line in file:
+            row = _row_of(line)
+            if row is not None and line.endswith(b"\n"):
+                yield row
+
+
+def last_row(path: Path, tail_bytes: int = 16384) -> dict[str, Any]:
+    """The newest whole row, read from the file's end; empty if there is none."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - tail_bytes))
+            lines = file.read().split(b"\n")
+    except OSError:
+        return {}
+    for line in reversed(lines[:-1]):  # what follows the last line end is partial
+        row = _row_of(line)
+        if row is not None:
+            return row
+    return {}
+
+
+def _row_of(line: bytes) -> dict[str, Any] | None:
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return None
+    return row if isinstance(row, dict) else None
+
+
+class EventsFile:
+    """Writes rows as TensorBoard scalars, with `env_steps` as the step.
+
+    Written at once and without a thread of its own. TensorBoard's package takes a third of a
+    second to import, so that is put off until the first row.
+    """
+
+    def __init__(self, folder: Path, *, purge_env_steps: int | None = None) -> None:
+        self.folder = folder
+        self._purge = purge_env_steps  # TensorBoard forgets what earlier files hold from this step on
+        self._file: BinaryIO | None = None
+        self._records: Any = None
+
+    def append(self, row: Row) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary
+
+        if self._records is None:
+            self._open()
+        values = [
+            Summary.Value(tag=name, simple_value=float(value))
+            for name, value in flat(row).items()
+            if name != "env_steps" and isinstance(value, int | float | np.number) and math.isfinite(value)
+        ]
+        step = int(row.get("env_steps", 0))
+        self._write(Event(wall_time=time.time(), step=step, summary=Summary(value=values)))
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file, self._records = None, None
+
+    def _open(self) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        self.folder.mkdir(exist_ok=True)
+        now = time.time()
+        # Readers take the files in the order of their names, which therefore start with the time.
+        name = f"events.out.tfevents.{int(now)}.{socket.gethostname()}.{os.getpid()}.{time.monotonic_ns()}"
+        self._file = (self.folder / name).open("wb", buffering=0)
+        self._records = RecordWriter(self._file)
+        self._write(Event(wall_time=now, file_version="brain.Event:2"))
+        if self._purge is not None:
+            start = SessionLog(status=SessionLog.START)
+            self._write(Event(wall_time=now, step=self._purge, session_log=start))
+
+    def _write(self, event: Any) -> None:
+        self._records.write(event.SerializeToString())

@@ -1,0 +1,200 @@
+"""What actors record is what the games did: every row is re-derived from the game's rules."""
+
+import numpy as np
+import pytest
+import torch
+
+from games import Clockwork, reward_of
+from lamarckian_cli.actor.buffers import UnrollBuffer
+from lamarckian_cli.actor.players import RandomPolicy
+from lamarckian_cli.actor.policy import Policy
+from lamarckian_cli.actor.rollout import Rollout
+from lamarckian_cli.errors import MDPError
+from lamarckian_cli.model.architecture import Architecture
+from lamarckian_cli.model.distribution import ActionDistribution
+
+ARCH = Architecture(policy=(8,), critic=())
+T = 5
+
+
+def recorder(game, slots, name="main", seat=0):
+    spec = game.describe().seats[seat]
+    return Policy(name, spec, ARCH, seed=1, buffer=UnrollBuffer(name, spec, slots, T))
+
+
+def sample(game, seats, *, matches, rounds, seed=4):
+    rollout = Rollout(game, seats, matches=matches, seed=seed)
+    unrolls = []
+    for _ in range(rounds):
+        rollout.step()
+        unrolls += rollout.take(1)
+    return rollout, unrolls
+
+
+def lengths(rollout):
+    return {result.result["length"] for _, result in rollout.results}
+
+
+def test_every_step_is_recorded_with_its_own_observation_action_reward_and_end():
+    game = Clockwork()
+    policy = recorder(game, 4)
+    rollout, unrolls = sample(game, {0: policy}, matches=4, rounds=60)
+    assert len(unrolls) > 5
+    ends = {"terminated": 0, "truncated": 0}
+    for unroll in unrolls:
+        (where,) = unroll.inputs
+        for b in range(len(where)):
+            for t in range(T):
+                match, step = int(where[b, t, 0]), int(where[b, t, 1])
+                action = (int(unroll.actions[0][b, t]),)
+                np.testing.assert_allclose(unroll.reward[b, t], reward_of(match, step, action), rtol=1e-6)
+                over = unroll.terminated[b, t] or unroll.truncated[b, t]
+                if over:
+                    assert where[b, t + 1, 1] == 0, "after an end comes the first step of the next match"
+                    assert where[b, t + 1, 0] != match
+                else:
+                    assert where[b, t + 1].tolist() == [match, step + 1]
+                ends["terminated"] += unroll.terminated[b, t]
+                ends["truncated"] += unroll.truncated[b, t]
+        for (b, t), final in zip(unroll.final_index, unroll.final_inputs[0], strict=True):
+            assert unroll.truncated[b, t]
+            assert final.tolist() == [where[b, t, 0], where[b, t, 1] + 1]
+        assert unroll.truncated.sum() == len(unroll.final_index)
+    assert min(ends.values()) > 3
+    assert len(lengths(rollout)) > 3
+
+
+def test_log_probabilities_are_the_networks_own():
+    game = Clockwork()
+    policy = recorder(game, 3)
+    _, unrolls = sample(game, {0: policy}, matches=3, rounds=20)
+    joint = ActionDistribution(policy.seat.heads)
+    for unroll in unrolls:
+        flat = torch.from_numpy(unroll.inputs[0][:, :-1].reshape(-1, 2))
+        action = torch.from_numpy(unroll.actions[0].reshape(-1))
+        with torch.no_grad():
+            expected, _ = joint.log_prob_and_entropy(policy.network.policy((flat,)), (action,), (None,))
+        np.testing.assert_allclose(unroll.log_prob.reshape(-1), expected.numpy(), rtol=1e-4, atol=1e-5)
+        assert unroll.decided.all()
+
+
+def test_unrolls_of_a_slot_follow_each_other_without_a_gap():
+    game = Clockwork()
+    _, unrolls = sample(game, {0: recorder(game, 1)}, matches=1, rounds=50)
+    for before, after in zip(unrolls, unrolls[1:], strict=False):
+        assert before.inputs[0][-1, -1].tolist() == after.inputs[0][0, 0].tolist()
+
+
+def test_skipped_steps_are_not_recorded_and_their_reward_is_not_lost():
+    game = Clockwork(skip_every=3)
+    _, unrolls = sample(game, {0: recorder(game, 2)}, matches=2, rounds=60)
+    skipped = {0, 3, 6}
+    for unroll in unrolls:
+        (where,) = unroll.inputs
+        for b in range(len(where)):
+            for t in range(T):
+                match, step = int(where[b, t, 0]), int(where[b, t, 1])
+                assert step not in skipped
+                first = match + step / 100
+                over = unroll.terminated[b, t] or unroll.truncated[b, t]
+                if step == 1:
+                    first += match  # step 0 came before any decision
+                if step + 1 in skipped and not (over and unroll.terminated[b, t] and where[b, t + 1, 0] == match):
+                    follows = where[b, t + 1].tolist()
+                    if follows == [match, step + 2] or over:
+                        played_skip = not over or step + 1 < 3 + 7
+                        alone = np.isclose(unroll.reward[b, t, 0], first, rtol=1e-6)
+                        both = np.isclose(unroll.reward[b, t, 0], first + match + (step + 1) / 100, rtol=1e-6)
+                        assert both or (over and alone and played_skip)
+                        continue
+                np.testing.assert_allclose(unroll.reward[b, t, 0], first, rtol=1e-6)
+
+
+def test_scripted_steps_play_the_script_and_are_marked():
+    game = Clockwork(script_every=3)
+    _, unrolls = sample(game, {0: recorder(game, 2)}, matches=2, rounds=40)
+    for unroll in unrolls:
+        scripted = unroll.inputs[0][:, :-1, 1] % 3 == 1
+        np.testing.assert_array_equal(unroll.decided, ~scripted)
+        assert (unroll.actions[0][scripted] == 2).all()
+        assert (unroll.reward[..., 1][scripted] == 2).all()
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_two_seats_train_one_shared_policy_or_two(shared):
+    game = Clockwork(seats=2)
+    first = recorder(game, 6 if shared else 3)
+    second = first if shared else recorder(game, 3, name="other", seat=1)
+    rollout, unrolls = sample(game, {0: first, 1: second}, matches=3, rounds=40)
+    assert {u.policy for u in unrolls} == ({"main"} if shared else {"main", "other"})
+    for unroll in unrolls:
+        step = unroll.inputs[0][..., 1]
+        over = unroll.terminated | unroll.truncated
+        assert ((step[:, 1:] == step[:, :-1] + 1) | over).all()
+    assert {r.seat for _, r in rollout.results} == {0, 1}
+
+
+def test_sparring_agents_record_nothing():
+    game = Clockwork(seats=2)
+    policy = recorder(game, 3)
+    spar = RandomPolicy(game.describe().seats[1], 0)
+    rollout, unrolls = sample(game, {0: policy, 1: spar}, matches=3, rounds=40)
+    assert {u.policy for u in unrolls} == {"main"}
+    assert rollout.env_steps == 3 * 40
+
+
+def test_the_same_seed_gives_the_same_unrolls():
+    def digest(seed):
+        torch.manual_seed(0)
+        game = Clockwork()
+        _, unrolls = sample(game, {0: recorder(game, 4)}, matches=4, rounds=30, seed=seed)
+        return [(u.actions[0].tolist(), u.reward.tolist()) for u in unrolls]
+
+    assert digest(4) == digest(4)
+    assert digest(4) != digest(5)
+
+
+def test_a_match_that_fails_is_replaced_and_the_first_error_kept():
+    game = Clockwork(fail_at={2, 5})
+    rollout, unrolls = sample(game, {0: recorder(game, 4)}, matches=4, rounds=60)
+    assert rollout.failures == 2
+    assert "the game went away" in rollout.first_failure
+    for unroll in unrolls:
+        assert not np.isin(unroll.inputs[0][..., 0], [2, 5]).any(), "rows of a failed match are given up"
+    rollout.close()
+    assert game.open == 0
+
+
+def test_a_game_that_always_fails_is_given_up_with_its_first_error():
+    game = Clockwork(fail_at=range(10_000))
+    with pytest.raises(MDPError, match="10 matches in a row failed; the first error: .*the game went away"):
+        sample(game, {0: recorder(game, 1)}, matches=1, rounds=100)
+
+
+def test_a_game_in_which_nobody_is_ever_woken_is_named():
+    game = Clockwork(hang_at=2)
+    with pytest.raises(MDPError, match="clockwork hangs"):
+        sample(game, {0: recorder(game, 2)}, matches=2, rounds=10)
+
+
+def test_a_wrong_shape_is_told_with_seat_expected_and_actual():
+    game = Clockwork(shape=(3,))
+    with pytest.raises(MDPError, match=r"seat 0 gave input 'where' of shape \[2\]; describe\(\) says \[3\]"):
+        sample(game, {0: recorder(game, 1)}, matches=1, rounds=5)
+
+
+def test_closing_gives_every_match_back():
+    game = Clockwork(seats=2)
+    rollout, _ = sample(game, {0: recorder(game, 6), 1: recorder(game, 6, "b")}, matches=6, rounds=7)
+    rollout.close()
+    assert game.open == 0
+
+
+def test_a_limit_plays_exactly_that_many_matches():
+    game = Clockwork()
+    policy = Policy("main", game.describe().seats[0], ARCH, seed=0, greedy=True)
+    rollout = Rollout(game, {0: policy}, matches=4, seed=0, limit=11)
+    while not rollout.finished:
+        rollout.step()
+    assert sorted(number for number, _ in rollout.results) == list(range(11))
+    assert game.started == 11

@@ -1,0 +1,136 @@
+"""Help answers at once, and lists what there is."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+from lamarckian_cli.config.catalogue import groups
+
+PROBE = """
+import sys
+sys.argv = ["lamarck", *{arguments!r}]
+from lamarckian_cli.cli.main import run
+try:
+    run()
+except SystemExit:
+    pass
+heavy = {{"torch", "ray", "hydra", "gymnasium", "numpy"}} & set(sys.modules)
+print("HEAVY", sorted(heavy), file=sys.stderr)
+"""
+
+
+def probe(*arguments: str) -> tuple[float, str]:
+    """Seconds, and standard error, of one command in a process of its own."""
+    begin = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE.format(arguments=list(arguments))],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    return time.perf_counter() - begin, done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["list", "--json"], ["--version"]])
+def test_answers_without_importing_anything_heavy(arguments: list[str]) -> None:
+    _, err = probe(*arguments)
+    assert "HEAVY []" in err
+
+
+def test_help_takes_less_than_half_a_second() -> None:
+    assert min(probe("--help")[0] for _ in range(5)) < 0.5
+
+
+def test_help_names_every_command(lamarck) -> None:
+    answer = lamarck("--help")
+    assert answer.status == 0
+    for command in ("train", "eval", "play", "runs", "doctor", "list", "bench"):
+        assert f"  {command} " in answer.out
+
+
+def test_version(lamarck) -> None:
+    assert lamarck("--version").out.startswith("lamarck 0")
+
+
+def test_train_help_lists_groups_options_and_keys(lamarck) -> None:
+    answer = lamarck("train", "--help")
+    assert answer.status == 0
+    for options in groups().values():
+        for option in options:
+            assert option.name in answer.out
+    for key in ("algo.lr=", "budget.env_steps=", "cluster.actors=", "run.dir=", "--multirun", "--cfg"):
+        assert key in answer.out
+
+
+def test_list_is_one_document_with_a_line_on_each(lamarck) -> None:
+    document = json.loads(lamarck("list", "--json").out)
+    assert {"algo", "env", "model", "cluster", "players", "experiment"} <= set(document)
+    assert {"ppo", "impala"} == {option["name"] for option in document["algo"]}
+    assert "paper/pendulum" in {option["name"] for option in document["experiment"]}
+    assert all(option["description"] for options in document.values() for option in options)
+
+
+def test_list_as_a_table_and_one_group_alone(lamarck) -> None:
+    assert "cartpole" in lamarck("list", "env").out
+    wrong = lamarck("list", "enw")
+    assert wrong.status == 2
+    assert "did you mean env?" in wrong.err
+
+
+def test_doctor_knows_the_packages_and_the_machine(lamarck) -> None:
+    document = json.loads(lamarck("doctor", "--json").out)
+    checks = {check["name"]: check for check in document["checks"]}
+    assert {"python", "torch", "ray", "zeromq", "ale-py", "box2d", "ffmpeg", "/dev/shm", "disk"} <= set(
+        checks
+    )
+    assert checks["zeromq"]["ok"]
+    assert all(check["ok"] or check["remedy"] for check in checks.values())
+    table = lamarck("doctor")
+    assert table.status == 0
+    assert "torch" in table.out
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("lamarck tr", {"train"}),
+        ("lamarck train algo=", {"algo=ppo", "algo=impala"}),
+        ("lamarck train env=pong_i", {"env=pong_image"}),
+        ("lamarck train algo.lr_", {"algo.lr_schedule="}),
+        (
+            "lamarck train env=cartpole budget.s",
+            {"budget.seconds=", "budget.stop_return=", "budget.stop_win_rate="},
+        ),
+        ("/somewhere/bin/lamarck train experiment=paper/pen", {"experiment=paper/pendulum"}),
+        ("lamarck train env=nothing algo.l", set()),
+    ],
+)
+def test_completion(lamarck, monkeypatch: pytest.MonkeyPatch, line: str, expected: set[str]) -> None:
+    monkeypatch.setenv("COMP_LINE", line)
+    assert set(lamarck("train", "-sc", "query=bash").out.split()) == expected
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(lamarck, shell: str) -> None:
+    assert "lamarck" in lamarck("train", "-sc", f"install={shell}").out
+    assert "lamarck" in lamarck("train", "--shell-completion", f"uninstall={shell}").out
+
+
+def test_completion_in_bash_replaces_what_follows_the_equals_sign(lamarck) -> None:
+    script = lamarck("train", "-sc", "install=bash").out
+    # A stand-in for the program, so that the script alone is tested.
+    lines = [
+        "lamarck() { echo 'env=pong env=pendulum'; }",
+        script,
+        "COMP_LINE='lamarck train env=po'; COMP_POINT=${#COMP_LINE}; _lamarck_complete; echo ${COMPREPLY[@]}",
+    ]
+    done = subprocess.run(
+        ["bash", "-c", "\n".join(lines)], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.split() == ["pong"]

@@ -1,0 +1,171 @@
+"""What `lamarck train` hands to the launcher, over the whole of Hydra's command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from lamarckian_cli.errors import RunError
+from lamarckian_cli.learner.impala import IMPALA
+from lamarckian_cli.learner.ppo import PPO
+
+GAME = """
+class Game:
+    def __init__(self, size: int = 1) -> None:
+        self.size = size
+"""
+
+
+def test_a_job_of_checked_records(lamarck) -> None:
+    answer = lamarck("train", "env=cartpole", "seed=3", "algo.lr=1e-4", "budget.env_steps=1e6")
+    assert answer.status == 0, answer.err
+    (job,) = lamarck.jobs
+    assert job.seed == 3
+    assert isinstance(job.algo, PPO)
+    assert job.algo.lr == 1e-4
+    assert job.budget.env_steps == 1_000_000
+    assert isinstance(job.budget.env_steps, int)
+    assert isinstance(job.model.policy, tuple)
+    assert job.env.spec["id"] == "CartPole-v1"
+    assert job.config["algo"]["lr"] == 1e-4
+    assert job.command_line[:3] == ("lamarck", "train", "env=cartpole")
+    assert Path(job.run.dir).parts[0] == "runs"
+    assert Path(job.run.dir).name.startswith("cartpole-ppo-")
+
+
+def test_hydra_leaves_nothing_of_its_own(lamarck, tmp_path: Path) -> None:
+    assert lamarck("train", "run.dir=here").status == 0
+    assert Path.cwd() == tmp_path
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["here", "summary.json"]
+
+
+def test_an_environment_brings_the_model_that_fits(lamarck) -> None:
+    lamarck("train", "env=pong_pixels")
+    lamarck("train", "env=pong_pixels", "model=mlp")
+    assert [job.model.policy for job in lamarck.jobs] == [(256,), (256, 128)]
+
+
+def test_tuned_values_follow_environment_and_algorithm(lamarck) -> None:
+    lamarck("train", "env=cartpole")
+    lamarck("train", "env=cartpole", "tuned=none")
+    lamarck("train", "env=cartpole", "algo.batch_size=512", "algo.minibatch_size=null")
+    lamarck("train", "env=cartpole", "algo=impala")
+    lamarck("train", "experiment=cartpole_impala")
+    tuned, plain, given, impala, experiment = lamarck.jobs
+    assert tuned.algo != plain.algo
+    assert plain.algo == PPO()
+    assert given.algo.batch_size == 512
+    assert isinstance(impala.algo, IMPALA)
+    assert (experiment.algo, experiment.budget, experiment.env) == (impala.algo, impala.budget, impala.env)
+
+
+def test_multirun_hands_over_every_combination(lamarck, tmp_path: Path) -> None:
+    answer = lamarck("train", "-m", "env=cartpole,pong", "seed=0,1", "--json")
+    assert answer.status == 0, answer.err
+    assert [(job.env.spec.get("id"), job.seed) for job in lamarck.jobs] == [
+        ("CartPole-v1", 0),
+        ("CartPole-v1", 1),
+        (None, 0),
+        (None, 1),
+    ]
+    folders = {Path(job.run.dir) for job in lamarck.jobs}
+    assert len(folders) == 4
+    assert all(folder.is_relative_to(tmp_path / "multirun") for folder in folders)
+    document = json.loads(answer.out)
+    assert [job["seed"] for job in document["jobs"]] == [0, 1, 0, 1]
+    assert document["jobs"][0]["overrides"] == ["env=cartpole", "seed=0"]
+
+
+def test_multirun_with_run_folders_of_ones_own(lamarck) -> None:
+    assert lamarck("train", "-m", "seed=0,1", "run.dir='mine/${seed}'").status == 0
+    assert [job.run.dir for job in lamarck.jobs] == ["mine/0", "mine/1"]
+
+
+def test_a_long_sweep_line_still_makes_a_folder(lamarck) -> None:
+    many = [f"algo.{key}=0.5" for key in ("lr", "adam_epsilon", "discount", "gae_lambda", "policy_weight")]
+    assert (
+        lamarck(
+            "train", "-m", "seed=0,1", "experiment=paper/pendulum", *many, "algo.entropy_weight=0.25"
+        ).status
+        == 0
+    )
+    assert all(len(Path(job.run.dir).name) < 140 for job in lamarck.jobs)
+
+
+def test_one_bad_job_of_a_sweep_does_not_stop_the_others(lamarck) -> None:
+    answer = lamarck("train", "-m", "algo.lr=fast,1e-3")
+    assert answer.status == 2
+    assert "algo.lr is 'fast'; it must be a number" in answer.err
+    assert [job.algo.lr for job in lamarck.jobs] == [1e-3]
+
+
+def test_cfg_prints_yaml_and_starts_nothing(lamarck, tmp_path: Path) -> None:
+    answer = lamarck("train", "env=cartpole", "--cfg", "job", "--resolve")
+    assert answer.status == 0
+    assert yaml.safe_load(answer.out)["env"]["id"] == "CartPole-v1"
+    part = lamarck("train", "--cfg=job", "-p", "algo")
+    assert "lr_schedule" in yaml.safe_load(part.out)
+    assert lamarck("train", "--info", "searchpath").status == 0
+    assert lamarck("train", "--hydra-help").status == 0
+    assert not lamarck.jobs
+    assert not list(tmp_path.iterdir())
+
+
+def test_json_is_one_document(lamarck) -> None:
+    assert json.loads(lamarck("train", "seed=5", "--json").out)["best_return"] == 5.0
+
+
+def test_a_configuration_folder_and_a_package_of_the_users_own(lamarck, tmp_path, monkeypatch) -> None:
+    (tmp_path / "games.py").write_text(GAME)
+    (tmp_path / "mine" / "env").mkdir(parents=True)
+    (tmp_path / "mine" / "env" / "my_game.yaml").write_text("# My own game.\n_target_: games.Game\nsize: 3\n")
+    answer = lamarck("train", "--config-dir", "mine", "env=my_game", "env.size=4")
+    assert answer.status == 0, answer.err
+    assert lamarck.jobs[0].env.make_mdp().size == 4
+    assert "my_game" in lamarck("list", "env", "--config-dir", "mine").out
+    assert "my_game" in lamarck("train", "--help", "-cd", "mine").out
+    monkeypatch.setenv("LAMARCK_CONFIG_PATH", "mine")
+    assert lamarck("train", "env=my_game").status == 0
+    wrong = lamarck("train", "env=my_game", "env.size=big")
+    assert "env.size is 'big'; it must be a whole number" in wrong.err
+
+
+def test_a_package_adds_options(lamarck, tmp_path, monkeypatch) -> None:
+    folder = tmp_path / "my_package" / "conf" / "experiment"
+    folder.mkdir(parents=True)
+    for place in (folder.parent, folder.parent.parent):
+        (place / "__init__.py").write_text("")
+    (folder / "quick.yaml").write_text("# @package _global_\n# A quick one.\nbudget:\n  env_steps: 7\n")
+    monkeypatch.setenv("LAMARCK_CONFIG_PATH", "pkg://my_package.conf")
+    assert "A quick one." in lamarck("list", "experiment").out
+    assert lamarck("train", "experiment=quick").status == 0
+    assert lamarck.jobs[0].budget.env_steps == 7
+
+
+def test_what_the_launcher_says_is_the_message(lamarck, tmp_path: Path) -> None:
+    lamarck.error = RunError("run.dir is 'x'; it exists and holds a run")
+    answer = lamarck("train")
+    assert (answer.status, answer.out) == (2, "")
+    assert answer.err == "lamarck: run.dir is 'x'; it exists and holds a run\n"
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_traceback_on_request(lamarck, monkeypatch) -> None:
+    monkeypatch.setenv("LAMARCK_TRACEBACK", "1")
+    lamarck.error = RunError("said")
+    with pytest.raises(RunError):
+        lamarck("train")
+
+
+def test_ctrl_c(lamarck) -> None:
+    lamarck.error = KeyboardInterrupt()
+    assert lamarck("train").status == 130
+
+
+def test_an_error_of_our_own_is_not_dressed_as_the_users(lamarck) -> None:
+    lamarck.error = ZeroDivisionError("a bug")
+    with pytest.raises(ZeroDivisionError):
+        lamarck("train")

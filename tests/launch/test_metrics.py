@@ -1,0 +1,98 @@
+"""Windows and rates, metrics files that survive a kill, events that TensorBoard reads."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lamarckian_cli.metrics import EventsFile, MetricsFile, Rate, Window, finite, last_row, read_rows
+from lamarckian_cli.records import MatchResult
+
+
+def match(policy: str, env_steps: int = 5, **result: float) -> MatchResult:
+    return MatchResult(policy=policy, seat=0, version=1, env_steps=env_steps, frames=5, result=result)
+
+
+def test_a_window_averages_the_last_matches_of_each_policy() -> None:
+    window = Window(2)
+    window.add([match("a", **{"return": float(x), "win": x > 1}) for x in (1, 2, 3)])
+    window.add([match("b", env_steps=7, **{"return": 10.0})])
+    assert window.means("a") == {"return": 2.5, "win": 1.0, "match_env_steps": 5.0}
+    assert window.means("b") == {"return": 10.0, "match_env_steps": 7.0}
+    assert (window.count("a"), window.count("b"), window.count("c")) == (2, 1, 0)
+    assert window.means("c") == {}
+
+
+def test_a_number_that_only_some_matches_report_is_averaged_over_those() -> None:
+    window = Window(3)
+    window.add([match("a", x=1.0), match("a"), match("a", x=2.0)])
+    assert window.means("a")["x"] == 1.5
+
+
+def test_a_rate_forgets_what_is_older_than_its_span() -> None:
+    times = iter([0.0, 1.0, 2.0, 12.0, 13.0])
+    rate = Rate(10.0, clock=lambda: next(times))
+    assert rate.update(0) == 0.0
+    assert rate.update(100) == 100.0
+    assert rate.update(200) == 100.0
+    assert rate.update(200) == 0.0
+    assert rate.update(210) == pytest.approx(10 / 11)
+
+
+def test_finite_leaves_nothing_that_json_cannot_say() -> None:
+    value = {
+        "a": float("nan"),
+        "b": [np.float64("inf"), np.int64(3)],
+        "c": (True, None, "x"),
+        4: np.bool_(True),
+    }
+    assert finite(value) == {"a": None, "b": [None, 3], "c": [True, None, "x"], "4": True}
+    json.dumps(finite(value), allow_nan=False)
+
+
+def test_rows_are_on_disk_at_once_and_a_partial_last_line_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    assert list(read_rows(path)) == []
+    assert last_row(path) == {}
+    file = MetricsFile(path)
+    for step in range(3):
+        file.append({"env_steps": step, "x": float("nan")})
+    assert [row["env_steps"] for row in read_rows(path)] == [0, 1, 2]  # the file is still open
+    with path.open("ab") as raw:
+        raw.write(b'{"env_steps": 3}')  # whole, but its line end is not there
+    assert [row["env_steps"] for row in read_rows(path)] == [0, 1, 2]
+    assert last_row(path) == {"env_steps": 2, "x": None}
+    file.close()
+    file.close()
+
+
+def test_the_last_row_of_a_long_file_is_found_from_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text("".join(json.dumps({"env_steps": n, "pad": "x" * 50}) + "\n" for n in range(1000)))
+    assert last_row(path, tail_bytes=200)["env_steps"] == 999
+
+
+def test_tensorboard_reads_the_events_and_forgets_what_was_cut(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    first = EventsFile(tmp_path / "tensorboard")
+    assert not (tmp_path / "tensorboard").exists()  # nothing before the first row
+    for step in (10, 20, 30):
+        first.append(
+            {"env_steps": step, "return": step + 0.5, "state": "text", "bad": float("nan"), "none": None}
+        )
+    first.close()
+    second = EventsFile(tmp_path / "tensorboard", purge_env_steps=21)
+    second.append({"env_steps": 25, "policies/main/return": 1.0})
+    second.close()
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    assert events.Tags()["scalars"] == ["policies/main/return"]
+    assert [(e.step, e.value) for e in events.Scalars("policies/main/return")] == [
+        (10, 10.5),
+        (20, 20.5),
+        (25, 1.0),
+    ]
