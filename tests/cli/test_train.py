@@ -74,6 +74,7 @@ def test_multirun_hands_over_every_combination(lamarck, tmp_path: Path) -> None:
     folders = {Path(job.run.dir) for job in lamarck.jobs}
     assert len(folders) == 4
     assert all(folder.is_relative_to(tmp_path / "multirun") for folder in folders)
+    assert {folder.name for folder in folders} >= {"0-env-cartpole+seed-0", "3-env-pong+seed-1"}
     document = json.loads(answer.out)
     assert [job["seed"] for job in document["jobs"]] == [0, 1, 0, 1]
     assert document["jobs"][0]["overrides"] == ["env=cartpole", "seed=0"]

@@ -81,9 +81,8 @@ def test_tensorboard_reads_the_events_and_forgets_what_was_cut(tmp_path: Path) -
     first = EventsFile(tmp_path / "tensorboard")
     assert not (tmp_path / "tensorboard").exists()  # nothing before the first row
     for step in (10, 20, 30):
-        first.append(
-            {"env_steps": step, "return": step + 0.5, "state": "text", "bad": float("nan"), "none": None}
-        )
+        other = {"state": "text", "bad": float("nan"), "none": None}
+        first.append({"env_steps": step, "policies": {"main": {"return": step + 0.5, **other}}})
     first.close()
     second = EventsFile(tmp_path / "tensorboard", purge_env_steps=21)
     second.append({"env_steps": 25, "policies/main/return": 1.0})

@@ -8,6 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 
+NAME_LIMIT = 40  # characters of a first column that is never broken
+
+
 def print_json(document: Any) -> None:
     """One JSON document on standard output; what JSON cannot say (nan, infinity) becomes null."""
     print(json.dumps(_sayable(document), default=str))
@@ -22,8 +25,9 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     from rich.text import Text
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    widest = max((len(cell(row[0])) for row in rows), default=0)
     for i, column in enumerate(columns):
-        table.add_column(Text(column), overflow="fold", no_wrap=i == 0)
+        table.add_column(Text(column), overflow="fold", no_wrap=i == 0 and widest <= NAME_LIMIT)
     for row in rows:
         table.add_row(*(Text(cell(value)) for value in row))
     Console(highlight=False).print(table)

@@ -39,9 +39,13 @@ def evaluate(
     if json_output:
         print_json(report)
         return
-    rows = [["return", *_statistics(_of_return(report))]]
-    rows += [[name, *_statistics(value)] for name, value in report.get("results", {}).items()]
-    print_table(["", *STATISTICS], rows)
+    rows = {"return": _of_return(report)}
+    rows |= {name: _flat(value) for name, value in report.get("results", {}).items()}
+    columns = list(dict.fromkeys(column for row in rows.values() for column in row))
+    print_table(
+        ["", *(column.replace("_", " ") for column in columns)],
+        [[name, *(row.get(column) for column in columns)] for name, row in rows.items()],
+    )
     line = f"{report['episodes']} matches of {run}"
     if report.get("win_rate") is not None:
         line += f", {report['win_rate']:.1%} won"
@@ -76,21 +80,27 @@ def list_runs(
     elif not runs:
         print(f"No runs in {root}. `lamarck train` starts one.")
     else:
-        columns = list(dict.fromkeys(key for entry in runs for key in entry))
+        columns = [*RUN_COLUMNS, *(["reason"] if any("reason" in entry for entry in runs) else [])]
         print_table(
-            [c.replace("_", " ") for c in columns], [[entry.get(c) for c in columns] for entry in runs]
+            [column.replace("_", " ") for column in columns],
+            [[entry.get(column) for column in columns] for entry in runs],
         )
 
 
-STATISTICS = ("mean", "std", "min", "25 %", "50 %", "75 %", "max")
-_NAMES = ("mean", "std", "min", "q25", "median", "q75", "max")
+RUN_COLUMNS = ("name", "state", "env", "algo", "env_steps", "best_return", "seconds", "when")
 
 
 def _of_return(report: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: report.get(f"return_{name}") for name in _NAMES}
+    """`return_mean`, `return_std` and the like, without their prefix."""
+    prefix = "return_"
+    return _flat({key.removeprefix(prefix): value for key, value in report.items() if key.startswith(prefix)})
 
 
-def _statistics(value: Any) -> list[Any]:
-    if isinstance(value, Mapping):
-        return [value.get(name) for name in _NAMES]
-    return [value, *[None] * (len(_NAMES) - 1)]
+def _flat(value: Any) -> dict[str, Any]:
+    """Statistics of one result as columns; those in a group of their own (quantiles) follow."""
+    if not isinstance(value, Mapping):
+        return {"mean": value}
+    flat: dict[str, Any] = {}
+    for name, item in value.items():
+        flat.update({str(k): v for k, v in item.items()} if isinstance(item, Mapping) else {str(name): item})
+    return flat

@@ -7,6 +7,7 @@ what it would print, so that every error leaves here as one ConfigError.
 from __future__ import annotations
 
 import hashlib
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -119,9 +120,7 @@ def readable_errors(arguments: Sequence[str] = ()) -> Iterator[None]:
             raise ConfigError(explain(error, arguments)) from error
         if isinstance(error, OSError) and error.filename is not None and not _is_of_task(names):
             place, reason = error.filename, error.strerror
-            raise RunError(
-                f"{place} cannot be made or read: {reason}; give run.dir (or -cd) another place"
-            ) from error
+            raise RunError(f"{place} cannot be made ({reason}); give run.dir another place") from error
         raise
 
 
@@ -142,8 +141,8 @@ def _is_of_task(names: Sequence[str]) -> bool:
 
 
 def folder_name(text: str) -> str:
-    """`text` as the name of one folder: no slashes, and short enough for any file system."""
-    name = text.replace("/", "-").replace(" ", "")
+    """`text` as the name of one folder: short, and without what a shell or Hydra would want quoted."""
+    name = re.sub(r"[^\w.+-]", "-", text)
     if len(name) <= FOLDER_NAME_LIMIT:
         return name
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]

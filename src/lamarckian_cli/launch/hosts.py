@@ -103,7 +103,6 @@ class LearnerHost:
             return {
                 "learners": {name: learner.state() for name, learner in self.learners.items()},
                 "counters": self.counters.state(),
-                "epoch": 0,
             }
 
     def stop(self) -> None:

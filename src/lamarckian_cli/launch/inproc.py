@@ -41,7 +41,7 @@ class InprocTraining:
         self.report: dict[str, float] = {}
         self._policies = trained_policies(self.rollout)
         self._minimum = message_unrolls(job, self.cast)
-        self._epoch = 0  # checkpoints so far
+        self._epoch = 0  # of the schedule of checkpoints
 
     def updates(self) -> Iterator[None]:
         """Sample and learn for ever; yields after each update."""
@@ -61,12 +61,11 @@ class InprocTraining:
                 loop.close()
 
     def checkpoint_due(self) -> bool:
-        every = self.job.run.checkpoint_every_env_steps
-        return self.counters.env_steps >= (self._epoch + 1) * every
+        return self._epoch_now() > self._epoch
 
     def checkpoint(self) -> dict[str, Any]:
         """The state to save; sampling begins anew from here."""
-        self._epoch = self.counters.env_steps // self.job.run.checkpoint_every_env_steps
+        self._epoch = self._epoch_now()
         self._restart()
         return self.state()
 
@@ -74,23 +73,25 @@ class InprocTraining:
         return {
             "learners": {name: learner.state() for name, learner in self.learners.items()},
             "counters": self.counters.state(),
-            "epoch": self._epoch,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         for name, learner in self.learners.items():
             learner.restore(state["learners"][name])
         self.counters.restore(state["counters"])
-        self._epoch = int(state["epoch"])
+        self._epoch = self._epoch_now()
         self._restart()
 
     def close(self) -> None:
         self.rollout.close()
 
+    def _epoch_now(self) -> int:
+        return self.counters.env_steps // self.job.run.checkpoint_every_env_steps
+
     def _restart(self) -> None:
         for learner in self.learners.values():
             learner.queue.clear()
-        self.rollout.restart(derive_seed(self.job.seed, ("epoch", self._epoch)))
+        self.rollout.restart(derive_seed(self.job.seed, ("env steps", self.counters.env_steps)))
 
     def _sample(self, loop: asyncio.AbstractEventLoop | None) -> None:
         if loop is None:

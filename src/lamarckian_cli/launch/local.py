@@ -11,6 +11,8 @@ import logging
 import os
 import shutil
 import tempfile
+import threading
+import time
 import warnings
 from typing import Any
 
@@ -18,21 +20,30 @@ from lamarckian_cli.errors import ClusterError, LamarckError, RunError
 from lamarckian_cli.launch.job import Job
 
 STOP_TIMEOUT_S = 10.0
+LOOK_S = 0.2  # how often a wait looks whether it was asked to stop
+
+
+class Interrupted(Exception):
+    """A signal asked to stop while something was waited for."""
 
 
 class LocalTraining:
     """Starts the job's processes, watches over them, and ends them."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, stopped: threading.Event) -> None:
         self.job = job
         self.restarts = 0
+        self._stopped = stopped
         self._sockets = ""
         self._learner: Any = None
         self._actors: list[Any] = []
         self._running: dict[Any, int] = {}  # the reference of an actor's run -> its number
 
     def start(self, state: dict[str, Any] | None) -> None:
-        """Bring everything up; from a checkpoint's `state` where there is one."""
+        """Bring everything up, from a checkpoint's `state` where there is one.
+
+        Raises Interrupted once `stopped` is set meanwhile, and LamarckErrors.
+        """
         cores = available_cores()
         actors = self.job.cluster.actors
         if actors > cores:
@@ -119,15 +130,19 @@ class LocalTraining:
 
     def _call(self, reference: Any, doing: str) -> Any:
         ray = _ray()
+        deadline = time.monotonic() + self.job.cluster.start_timeout_s
+        while not ray.wait([reference], timeout=LOOK_S)[0]:
+            if self._stopped.is_set() and not self._running:
+                raise Interrupted
+            if time.monotonic() > deadline:
+                raise ClusterError(
+                    f"{doing} took more than {self.job.cluster.start_timeout_s:g} s; is the machine overloaded? "
+                    "raise cluster.start_timeout_s"
+                )
         try:
-            return ray.get(reference, timeout=self.job.cluster.start_timeout_s)
+            return ray.get(reference)
         except ray.exceptions.RayTaskError as error:
             raise _cause(error, doing) from error
-        except ray.exceptions.GetTimeoutError as error:
-            raise ClusterError(
-                f"{doing} took more than {self.job.cluster.start_timeout_s:g} s; is the machine overloaded? "
-                "raise cluster.start_timeout_s"
-            ) from error
         except ray.exceptions.RayActorError as error:
             raise RunError(
                 f"the learner's process ended while {doing}: {_first_line(error)}; "

@@ -174,7 +174,7 @@ class RunFolder:
     # -------------------------------------------------------------- checkpoints
 
     def save_checkpoint(self, tree: Any, env_steps: int, version: int, score: float | None = None) -> Path:
-        """Save `tree`; keeps the newest `keep_checkpoints`, and as `best.ckpt` the one with the highest score."""
+        """Save `tree`; keeps the newest few, and as `best.ckpt` the one with the highest score."""
         if not self._best_known:
             self._best_known, self._best_score = True, self._score_of_best()
         path = self._checkpoint(env_steps)

@@ -58,13 +58,22 @@ def describe_run(path: Path, *, name: str, started: float) -> dict[str, Any]:
         "state": state,
         "env_steps": source.get("env_steps"),
         "best_return": source.get("best_return"),
-        "last_return": source.get("last_return"),
+        "last_return": _last_return(source),
         "seconds": source.get("seconds"),
         "algo": about.get("algo"),
         "env": about.get("env"),
         "when": datetime.fromtimestamp(started).isoformat(sep=" ", timespec="seconds"),
     }
     return {**entry, "reason": reason} if reason else entry
+
+
+def _last_return(source: dict[str, Any]) -> Any:
+    """Of a summary, or of a row, which has the means of each policy: the first is the one that counts."""
+    policies = source.get("policies")
+    if "last_return" in source or not isinstance(policies, dict):
+        return source.get("last_return")
+    first = next(iter(policies.values()), None)
+    return first.get("return") if isinstance(first, dict) else None
 
 
 def _at_least(summary: dict[str, Any], row: dict[str, Any]) -> bool:

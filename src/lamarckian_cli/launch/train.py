@@ -28,31 +28,28 @@ def train(job: Job, *, json_output: bool) -> dict[str, Any]:
     Ctrl-C and SIGTERM end it early: a checkpoint is saved, every process ended, and
     KeyboardInterrupt raised.
     """
-    job.env.check()
-    folder = _claim(job)
+    command, keep = job.command_line, job.run.keep_checkpoints
+    if job.resume is not None:
+        folder = RunFolder.open(job.resume, lock=True, command=command, keep_checkpoints=keep)
+    else:
+        folder = RunFolder.create(Path(job.run.dir), job.config, command, keep_checkpoints=keep)
     session = Session(job, folder, quiet=json_output)
     try:
         with session.stop_on_signals():
             summary = session.run()
-    except LamarckError as error:
-        folder.finish("failed", reason=str(error))
-        raise
+        if session.interrupted and not folder.checkpoints():
+            raise KeyboardInterrupt
     except BaseException as error:
-        folder.finish("failed", reason=f"{type(error).__name__}: {error}")
+        if job.resume is None and not folder.checkpoints():
+            folder.discard()  # it never got going: nothing half-written stays
+        else:
+            reason = str(error) if isinstance(error, LamarckError) else f"{type(error).__name__}: {error}"
+            folder.finish("failed", reason)
         raise
+    folder.finish("interrupted" if session.interrupted else "finished")
     if session.interrupted:
-        folder.finish("interrupted")
         raise KeyboardInterrupt
-    folder.finish("finished")
     return summary
-
-
-def _claim(job: Job) -> RunFolder:
-    if job.resume is not None:
-        return RunFolder.open(job.resume, lock=True)
-    return RunFolder.create(
-        Path(job.run.dir), job.config, list(job.command_line), keep_checkpoints=job.run.keep_checkpoints
-    )
 
 
 class Session:
@@ -78,10 +75,10 @@ class Session:
         """Train until the budget is spent or a signal came; the summary, which is also written."""
         state = None
         if self.job.resume is not None:
-            state = self.folder.load_checkpoint("latest")
-            self._earlier_s = float(state["counters"]["seconds"])
-            self._steps_before = int(state["counters"]["env_steps"])
-            self.folder.rewind(self._steps_before)
+            # A run that was killed before its first checkpoint begins anew.
+            state = self.folder.load_checkpoint("latest") if self.folder.checkpoints() else None
+            self._earlier_s = float(state["counters"]["seconds"]) if state else 0.0
+            self.folder.rewind(int(state["counters"]["env_steps"]) if state else 0)
         with self.display:
             if self.job.cluster.kind == "inproc":
                 self._run_inproc(state)
@@ -132,14 +129,10 @@ class Session:
         finally:
             updates.close()
             training.close()
-        if not self.interrupted:
-            # Ctrl-C leaves the last checkpoint of the schedule as it is: it is where an exact run goes on.
-            self._save(training.state())
-        elif not self.folder.has_checkpoint():
-            self._save(training.state())
+        self._save(training.state())
 
     def _run_local(self, state: dict[str, Any] | None) -> None:
-        from lamarckian_cli.launch.local import LocalTraining
+        from lamarckian_cli.launch.local import Interrupted, LocalTraining
 
         training = LocalTraining(self.job, self._stop)
         try:
@@ -157,6 +150,8 @@ class Session:
                     self._save(training.state())
             if self.version:
                 self._save(training.state())
+        except Interrupted:
+            pass  # before anything was learned
         finally:
             training.stop()
 
@@ -207,6 +202,11 @@ class Session:
         self._logged_at = now
         counters = self.counters
         means = {name: counters.means(name) for name in counters.recent}
+        scores = {
+            (key if len(means) == 1 else f"{name}/{key}"): value
+            for name, numbers in means.items()
+            for key, value in numbers.items()
+        }
         self.folder.log(
             {
                 "env_steps": counters.env_steps,
@@ -215,9 +215,9 @@ class Session:
                 "version": self.version,
                 "env_steps_per_s": self._rate(),
                 "matches": counters.matches,
+                **scores,
                 **self.report,
                 **self.extra,
-                "policies": means,
             }
         )
         self.display.update(
@@ -228,8 +228,8 @@ class Session:
                 staleness=self.report.get("staleness_mean"),
                 version=self.version,
                 policies=tuple(
-                    PolicyProgress(name=name, return_mean=m.get("return"), win_rate=m.get("win"))
-                    for name, m in means.items()
+                    PolicyProgress(name=name, return_mean=numbers.get("return"), win_rate=numbers.get("win"))
+                    for name, numbers in means.items()
                 ),
             )
         )
@@ -248,7 +248,7 @@ class Session:
                 staleness_max=counters.staleness_max,
                 versions=self.version,
                 seed=self.job.seed,
-                command=self.job.command_line,
+                command=list(self.job.command_line),
             )
         )
         self.folder.write_summary(summary)

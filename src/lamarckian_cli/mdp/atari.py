@@ -143,7 +143,9 @@ class AtariMDP:
         register_atari()
         arguments = find_spec(self.id).kwargs
         if "game" not in arguments:
-            raise ConfigError(f"env.id={self.id} is no Atari game; ALE/Breakout-v5 is one (env=gym takes others)")
+            raise ConfigError(
+                f"env.id={self.id} is no Atari game; ALE/Breakout-v5 is one (env=gym takes others)"
+            )
         roms = importlib.import_module("ale_py.roms")
         return roms.get_rom_path(arguments["game"]), arguments.get("mode"), arguments.get("difficulty")
 

@@ -213,7 +213,9 @@ class GymnasiumController:
             action[0] if decode is None else decode(action)  # type: ignore[index,arg-type]
         )
         encode = self._encode
-        self._state = _new(State, ((observation,) if encode is None else encode(observation), None, None, True))
+        self._state = _new(
+            State, ((observation,) if encode is None else encode(observation), None, None, True)
+        )
         self._reward = reward
         if terminated or truncated:
             return self._end(terminated, info)
@@ -246,7 +248,9 @@ class GymnasiumController:
 
     def _see(self, observation: Any) -> None:
         encode = self._encode
-        self._state = _new(State, ((observation,) if encode is None else encode(observation), None, None, True))
+        self._state = _new(
+            State, ((observation,) if encode is None else encode(observation), None, None, True)
+        )
 
     def _end(self, terminated: Any, info: dict[str, Any]) -> Outcome:
         self._info = info

@@ -41,13 +41,13 @@ BAT = 0.25  # half the length of a bat
 BALL = 0.03  # half the height of the ball
 REACH = BAT + BALL  # a bat hits a ball whose centre is no farther off than this
 LIMIT = 1.0 - BAT  # how far from the middle a bat can go
-BAT_SPEED = 0.034  # per frame
+BAT_SPEED = 0.036  # per frame
 SERVE_SPEED = 0.054  # of the ball along x, per frame
 MAX_SPEED = 0.2
-RISE = 0.04  # the n-th hit of a round makes the ball RISE * n * n faster than the serve, as a share
+RISE = 0.036  # the n-th hit of a round makes the ball RISE * n * n faster than the serve, as a share
 SLOPE = 0.9  # of a ball that was hit at the very end of the bat, before the smash
 SMASH = 0.2  # a ball hit at the very end is faster along x by this share
-WOBBLE = 0.3 * REACH  # how far from the middle of its bat the built-in player hits at most
+WOBBLE = 0.15 * REACH  # how far from the middle of its bat the built-in player hits at most
 BLUNDER = 1.0  # how far off it is at most at skill 0
 SERVE_ORIGIN = 0.3  # a ball is served from x = 0 and at most this far from the middle ...
 SERVE_TARGET = 0.6  # ... to a point at most this far from the middle, which a bat can reach
