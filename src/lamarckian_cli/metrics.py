@@ -1,7 +1,7 @@
 """How a run's numbers are kept: averaged over recent matches, and written line by line.
 
 `metrics.jsonl` is for programs, TensorBoard's events are for eyes; both hold the same rows.
-A row is a dict of numbers, with `env_steps` among them, and of further such dicts.
+A row is a flat dict of numbers, with `env_steps` among them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -46,25 +46,6 @@ class Window:
         return {name: float(np.mean([row[name] for row in rows if name in row])) for name in names}
 
 
-class Rate:
-    """Something counted per second, over the last `span_s` seconds."""
-
-    def __init__(self, span_s: float = 10.0, clock: Callable[[], float] = time.monotonic) -> None:
-        self._span_s = span_s
-        self._clock = clock
-        self._points: deque[tuple[float, int]] = deque()
-
-    def update(self, total: int) -> float:
-        """Take in the running total; the rate up to now, 0 at the first call."""
-        now = self._clock()
-        points = self._points
-        points.append((now, total))
-        while len(points) > 2 and now - points[1][0] >= self._span_s:
-            points.popleft()
-        elapsed = now - points[0][0]
-        return (total - points[0][1]) / elapsed if elapsed > 0 else 0.0
-
-
 def finite(value: Any) -> Any:
     """`value` fit for JSON: NaN and infinities are None, NumPy's numbers are plain ones."""
     if isinstance(value, np.generic):
@@ -76,17 +57,6 @@ def finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [finite(item) for item in value]
     return value
-
-
-def flat(row: Row, prefix: str = "") -> dict[str, Any]:
-    """The row without nesting: the numbers of a dict inside are named `outer/inner`."""
-    result: dict[str, Any] = {}
-    for name, value in row.items():
-        if isinstance(value, Mapping):
-            result.update(flat(value, f"{prefix}{name}/"))
-        else:
-            result[f"{prefix}{name}"] = value
-    return result
 
 
 class MetricsFile:
@@ -169,7 +139,7 @@ class EventsFile:
             self._open()
         values = [
             Summary.Value(tag=name, simple_value=float(value))
-            for name, value in flat(row).items()
+            for name, value in row.items()
             if name != "env_steps" and isinstance(value, int | float | np.number) and math.isfinite(value)
         ]
         step = int(row.get("env_steps", 0))

@@ -60,7 +60,9 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
 
 def test_eval(lamarck, calls) -> None:
     table = lamarck("eval", "runs/x", "-n", "20", "--seed", "7", "--checkpoint", "best")
-    assert calls == [("evaluate", Path("runs/x"), {"episodes": 20, "seed": 7, "checkpoint": "best"})]
+    assert calls == [
+        ("evaluate", Path("runs/x"), {"episodes": 20, "seed": 7, "checkpoint": "best", "policy": None})
+    ]
     assert "score_self" in table.out
     assert "90.0% won" in table.out
     document = json.loads(lamarck("eval", "runs/x", "--json").out)
@@ -71,7 +73,9 @@ def test_eval(lamarck, calls) -> None:
 
 def test_play(lamarck, calls) -> None:
     assert lamarck("play", "runs/x", "--video", "out.mp4").status == 0
-    assert calls == [("play", Path("runs/x"), {"video": Path("out.mp4"), "seed": 0, "checkpoint": "latest"})]
+    ((name, run, named),) = calls
+    assert (name, run) == ("play", Path("runs/x"))
+    assert named == {"video": Path("out.mp4"), "fps": None, "seed": 0, "checkpoint": "latest", "policy": None}
 
 
 def test_runs(lamarck, calls) -> None:

@@ -101,6 +101,10 @@ def test_table_iii(experiment: str, policy: tuple[int, ...], critic: tuple[int, 
     assert job.model.conv == ((32, 4, 2),) * 4
 
 
+def test_a_composed_job_names_its_run_folder() -> None:
+    assert Path(build_job(compose.compose(["env=cartpole"])).run.dir).name.startswith("cartpole-ppo-")
+
+
 def test_no_key_is_given_twice_in_a_file() -> None:
     class Strict(yaml.SafeLoader):
         pass

@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pytest
 
-from lamarckian_cli.metrics import EventsFile, MetricsFile, Rate, Window, finite, last_row, read_rows
+from lamarckian_cli.metrics import EventsFile, MetricsFile, Window, finite, last_row, read_rows
 from lamarckian_cli.records import MatchResult
 
 
@@ -30,16 +29,6 @@ def test_a_number_that_only_some_matches_report_is_averaged_over_those() -> None
     window = Window(3)
     window.add([match("a", x=1.0), match("a"), match("a", x=2.0)])
     assert window.means("a")["x"] == 1.5
-
-
-def test_a_rate_forgets_what_is_older_than_its_span() -> None:
-    times = iter([0.0, 1.0, 2.0, 12.0, 13.0])
-    rate = Rate(10.0, clock=lambda: next(times))
-    assert rate.update(0) == 0.0
-    assert rate.update(100) == 100.0
-    assert rate.update(200) == 100.0
-    assert rate.update(200) == 0.0
-    assert rate.update(210) == pytest.approx(10 / 11)
 
 
 def test_finite_leaves_nothing_that_json_cannot_say() -> None:
@@ -82,15 +71,15 @@ def test_tensorboard_reads_the_events_and_forgets_what_was_cut(tmp_path: Path) -
     assert not (tmp_path / "tensorboard").exists()  # nothing before the first row
     for step in (10, 20, 30):
         other = {"state": "text", "bad": float("nan"), "none": None}
-        first.append({"env_steps": step, "policies": {"main": {"return": step + 0.5, **other}}})
+        first.append({"env_steps": step, "main/return": step + 0.5, **other})
     first.close()
     second = EventsFile(tmp_path / "tensorboard", purge_env_steps=21)
-    second.append({"env_steps": 25, "policies/main/return": 1.0})
+    second.append({"env_steps": 25, "main/return": 1.0})
     second.close()
     events = EventAccumulator(str(tmp_path / "tensorboard"))
     events.Reload()
-    assert events.Tags()["scalars"] == ["policies/main/return"]
-    assert [(e.step, e.value) for e in events.Scalars("policies/main/return")] == [
+    assert events.Tags()["scalars"] == ["main/return"]
+    assert [(e.step, e.value) for e in events.Scalars("main/return")] == [
         (10, 10.5),
         (20, 20.5),
         (25, 1.0),

@@ -131,9 +131,12 @@ def test_noise_after_joining_stops_nobody(ipc: Any, unroll: Any, weights: Any) -
     receiver, publisher = ipc.receiver(), ipc.publisher()
     publisher.publish(weights(1))
     rng = np.random.default_rng(0)
-    deep = b"\x91" * 400 + b"\x01"
-    turn = b"\x81\xa4turn"
-    bodies = [b"", b"\x80", turn + deep, turn + b"\xd4\x05x", b"\x81\xa4seen\x81\xa1a\xc0", *encode(unroll())]
+    odd = [
+        _hello(turn=[[[1]]])[1],
+        _hello(role="weights", seen={b"\xff": None}, turn=2)[1],
+        _hello(job=[1])[1],
+    ]
+    bodies = [b"", b"\x80", *odd, b"\x81\xa4turn\xd4\x05x", *encode(unroll())]
     for end, role in ((receiver, "gather"), (publisher, "weights")):
         raw = ipc.raw(zmq.DEALER)
         raw.connect(end.uri)
@@ -207,6 +210,17 @@ def test_different_protocols_tell_each_other(ipc: Any) -> None:
     assert f"protocol {PROTOCOL}" in reason
     assert "protocol 999" in reason
     assert receiver.dropped == {"refused": 1}
+
+
+def test_a_hello_without_a_turn_is_refused(ipc: Any) -> None:
+    """The answer repeats the turn, so it has to be something that can be repeated."""
+    receiver = ipc.receiver()
+    raw = ipc.raw(zmq.DEALER)
+    raw.connect(receiver.uri)
+    raw.send_multipart(_hello(turn=[1]))
+    command, values = raw.recv_multipart()
+    assert command == b"REFUSED"
+    assert "turn" in msgpack.unpackb(values)["reason"]
 
 
 @pytest.mark.parametrize("connect", [connect_gather, connect_weights])

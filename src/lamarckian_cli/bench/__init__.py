@@ -1,1 +1,1 @@
-"""bench"""
+"""Scenarios behind `lamarck bench`."""

@@ -68,7 +68,7 @@ def doctor(json_output: JSON = False) -> None:
     rows = [
         [f.name, "ok" if f.ok else "missing" if f.needed else "absent", f.found, f.remedy] for f in findings
     ]
-    print_table(["what", "state", "found", "to get it"], rows)
+    print_table(["what", "state", "found", "to get it"], rows, fold=(2, 3))
     if any(f.needed and not f.ok for f in findings):
         print("Something that training needs is missing; the last column has the command.")
     else:

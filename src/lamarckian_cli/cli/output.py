@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-
-NAME_LIMIT = 40  # characters of a first column that is never broken
+PIPE_WIDTH = 240  # characters
 
 
 def print_json(document: Any) -> None:
@@ -16,8 +16,10 @@ def print_json(document: Any) -> None:
     print(json.dumps(_sayable(document), default=str))
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """A table that fits the terminal."""
+def print_table(
+    columns: Sequence[str], rows: Sequence[Sequence[Any]], *, fold: Sequence[int] = (-1,)
+) -> None:
+    """A table that fits the terminal; only the columns of `fold` may break lines."""
     # Rich takes a tenth of a second to import: only where a table is printed.
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
@@ -25,12 +27,13 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     from rich.text import Text
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    widest = max((len(cell(row[0])) for row in rows), default=0)
+    folding = {i % len(columns) for i in fold}
     for i, column in enumerate(columns):
-        table.add_column(Text(column), overflow="fold", no_wrap=i == 0 and widest <= NAME_LIMIT)
+        table.add_column(Text(column), overflow="fold", no_wrap=i not in folding)
     for row in rows:
         table.add_row(*(Text(cell(value)) for value in row))
-    Console(highlight=False).print(table)
+    # Where nobody looks (a pipe, a file), lines may be as long as they like.
+    Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH).print(table)
 
 
 def cell(value: Any) -> str:

@@ -11,6 +11,9 @@ import typer
 RUN = Annotated[Path, typer.Argument(help="A run folder, as `lamarck runs` lists them.")]
 JSON = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 SEED = Annotated[int, typer.Option("--seed", min=0, help="Of the matches.")]
+POLICY = Annotated[
+    str | None, typer.Option("--policy", help="Whose results are told; the first that trained if left out.")
+]
 CHECKPOINT = Annotated[str, typer.Option("--checkpoint", help="latest, best, or a checkpoint's file name.")]
 
 
@@ -29,13 +32,14 @@ def evaluate(
     ] = None,
     seed: SEED = 0,
     checkpoint: CHECKPOINT = "latest",
+    policy: POLICY = None,
     json_output: JSON = False,
 ) -> None:
     """Play a run greedily, print its results."""
     from lamarckian_cli.cli.output import print_json, print_table
     from lamarckian_cli.launch.evaluate import evaluate as evaluate_run
 
-    report = evaluate_run(run, episodes=episodes, seed=seed, checkpoint=checkpoint)
+    report = evaluate_run(run, episodes=episodes, seed=seed, checkpoint=checkpoint, policy=policy)
     if json_output:
         print_json(report)
         return
@@ -57,13 +61,15 @@ def play(
     video: Annotated[
         Path | None, typer.Option("--video", help="Record to this file, .mp4 or .gif, instead of drawing.")
     ] = None,
+    fps: Annotated[float | None, typer.Option("--fps", min=0.1, help="Steps shown in a second.")] = None,
     seed: SEED = 0,
     checkpoint: CHECKPOINT = "latest",
+    policy: POLICY = None,
 ) -> None:
     """Draw a match of a run, or record it."""
     from lamarckian_cli.launch.play import play as play_run
 
-    play_run(run, video=video, seed=seed, checkpoint=checkpoint)
+    play_run(run, video=video, fps=fps, seed=seed, checkpoint=checkpoint, policy=policy)
 
 
 def list_runs(
@@ -84,10 +90,11 @@ def list_runs(
         print_table(
             [column.replace("_", " ") for column in columns],
             [[entry.get(column) for column in columns] for entry in runs],
+            fold=(0,) if len(columns) == len(RUN_COLUMNS) else (0, -1),
         )
 
 
-RUN_COLUMNS = ("name", "state", "env", "algo", "env_steps", "best_return", "seconds", "when")
+RUN_COLUMNS = ("name", "state", "env", "algo", "env_steps", "best_return", "when")
 
 
 def _of_return(report: Mapping[str, Any]) -> dict[str, Any]:

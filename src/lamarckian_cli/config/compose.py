@@ -23,7 +23,7 @@ from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
@@ -66,12 +66,21 @@ def run_hydra(task: Task, arguments: Sequence[str], *, program: str) -> None:
 
 
 def compose(overrides: Sequence[str]) -> DictConfig:
-    """The configuration that `overrides` give, without a job; interpolations unresolved."""
+    """The configuration that `overrides` give, resolved, without Hydra running a job."""
     prepare(None)
     with readable_errors():
         try:
             with hydra.initialize_config_dir(config_dir=str(conf_dir()), version_base=VERSION_BASE):
-                return hydra.compose(CONFIG_NAME, overrides=list(overrides))
+                config = hydra.compose(CONFIG_NAME, overrides=list(overrides), return_hydra_config=True)
+            before = HydraConfig.instance().cfg
+            HydraConfig.instance().set_config(config)  # `run.dir` is named by what Hydra chose
+            try:
+                with open_dict(config):
+                    del config["hydra"]
+                OmegaConf.resolve(config)
+            finally:
+                HydraConfig.instance().cfg = before
+            return config
         finally:
             GlobalHydra.instance().clear()
 

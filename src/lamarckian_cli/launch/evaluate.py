@@ -41,15 +41,15 @@ def evaluate(
     checkpoint: Path | str = "latest",
     policy: str | None = None,
 ) -> dict[str, Any]:
-    """Play `episodes` matches (`evaluation.episodes` if None) of a run; the document of `lamarck eval --json`.
+    """Play `episodes` matches of a run (`evaluation.episodes` if None): `lamarck eval --json`'s document.
 
     The run's policies play greedily, its other players as in training. What is reported is
     `policy`'s (the first that trained, if None), from the first seat that it plays. Raises
     RunError where the run cannot be used, MDPError where a match failed.
     """
+    require(episodes is None or episodes >= 1, "episodes", episodes, "it must be at least 1")
     setup = prepare(run, seed=seed, checkpoint=checkpoint, policy=policy)
     count = setup.job.evaluation.episodes if episodes is None else episodes
-    require(count >= 1, "episodes", count, "it must be at least 1")
     rollout = setup.rollout(setup.mdp, matches=count)
     results = play_out(rollout, setup.seat)
     if len(results) != count:

@@ -219,7 +219,7 @@ class RunFolder:
             best.unlink()  # of a future that is about to be played again
 
     def log(self, row: Row) -> None:
-        """Append a row of numbers, with `env_steps` among them, to metrics and events; dicts may nest."""
+        """Append a row of numbers, with `env_steps` among them, to metrics and events."""
         self._metrics.append(row)
         self._events.append(row)
 

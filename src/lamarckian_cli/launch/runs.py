@@ -68,12 +68,11 @@ def describe_run(path: Path, *, name: str, started: float) -> dict[str, Any]:
 
 
 def _last_return(source: dict[str, Any]) -> Any:
-    """Of a summary, or of a row, which has the means of each policy: the first is the one that counts."""
-    policies = source.get("policies")
-    if "last_return" in source or not isinstance(policies, dict):
-        return source.get("last_return")
-    first = next(iter(policies.values()), None)
-    return first.get("return") if isinstance(first, dict) else None
+    """Of a summary; or of a row, where the first policy's is the one that counts."""
+    for name, value in source.items():
+        if name in ("last_return", "return") or name.endswith("/return"):
+            return value
+    return None
 
 
 def _at_least(summary: dict[str, Any], row: dict[str, Any]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -28,29 +29,18 @@ def check_video(path: Path) -> None:
         )
     if path.is_dir() or not os.access(path.parent, os.W_OK):
         raise ConfigError(f"--video is {str(path)!r}, which cannot be written; give another file")
-    try:
-        if path.suffix.lower() == ".mp4":
-            import imageio_ffmpeg
-
-            imageio_ffmpeg.get_ffmpeg_exe()
-        else:
-            import imageio.v2
-            import PIL.Image  # noqa: F401
-    except ModuleNotFoundError as error:
-        package = {"PIL": "pillow", "imageio_ffmpeg": "imageio-ffmpeg"}.get(str(error.name), str(error.name))
-        raise MissingPackage(
-            f"a video needs {package}, which is not installed: pip install {package}"
-        ) from error
-    except RuntimeError as error:
-        raise MissingPackage(
-            "an .mp4 needs ffmpeg, and there is none: pip install --force-reinstall imageio-ffmpeg, "
-            "or record a .gif"
-        ) from error
+    modules = ("imageio_ffmpeg",) if path.suffix.lower() == ".mp4" else ("imageio", "PIL")
+    for module in modules:
+        if find_spec(module) is None:
+            package = {"PIL": "pillow"}.get(module, module.replace("_", "-"))
+            raise MissingPackage(f"a video needs {package}, which is not installed: pip install {package}")
+    if path.suffix.lower() == ".mp4":
+        _check_ffmpeg()
 
 
 @contextmanager
 def record(path: Path, fps: float) -> Iterator[Append]:
-    """Call what this gives with each frame, `[H, W, 3]` uint8; the video is at `path` when the block ends well.
+    """Call what this gives with each frame, `[H, W, 3]` uint8; the video is at `path` in the end.
 
     It is written beside and renamed, so a recording that fails leaves what was there before.
     """
@@ -82,6 +72,18 @@ def checked_frame(frame: Any) -> np.ndarray:
     return np.ascontiguousarray(frame)
 
 
+def _check_ffmpeg() -> None:
+    import imageio_ffmpeg
+
+    try:
+        imageio_ffmpeg.get_ffmpeg_exe()
+    except RuntimeError as error:
+        raise MissingPackage(
+            "an .mp4 needs ffmpeg, and there is none: pip install --force-reinstall imageio-ffmpeg, "
+            "or record a .gif"
+        ) from error
+
+
 class _Mp4:
     def __init__(self, path: Path, fps: float) -> None:
         self.frames = 0
@@ -101,9 +103,7 @@ class _Mp4:
             )
             self._process.send(None)
         if size != self._size:
-            raise MDPError(
-                f"frame() gave {list(size)} pixels after {list(self._size or ())}; sizes must stay"
-            )
+            raise MDPError(f"frame() changed its size from {self._size} to {size}; it must stay the same")
         try:
             self._process.send(frame.tobytes())
         except (OSError, StopIteration) as error:

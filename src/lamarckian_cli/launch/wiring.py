@@ -51,6 +51,11 @@ def run_train(arguments: Sequence[str], *, json_output: bool = False) -> list[di
     return task.summaries
 
 
+def job_of(overrides: Sequence[str]) -> Job:
+    """The job that `lamarck train OVERRIDES` would run; nothing is started or written."""
+    return build_job(compose.compose(overrides), command_line=("lamarck", "train", *overrides))
+
+
 def build_job(config: DictConfig, *, command_line: Sequence[str] = (), resume: Path | None = None) -> Job:
     """The composed configuration as checked records; nothing is started or written."""
     values = compose.plain(config)

@@ -231,12 +231,8 @@ class GymnasiumController:
         return self._reward if self._many else (self._reward,)
 
     def result(self) -> dict[str, float]:
-        """The numbers of the last step's `info`; True counts as 1."""
-        return {
-            str(name): float(value)
-            for name, value in self._info.items()
-            if isinstance(value, numbers.Real | np.bool_)
-        }
+        """The numbers of the last step's `info`."""
+        return info_numbers(self._info)
 
     def stop(self, why: str) -> None:
         """Refuse every further action, saying why."""
@@ -256,6 +252,18 @@ class GymnasiumController:
         self._info = info
         self.stop("the match has ended")
         return TERMINATED if terminated else TRUNCATED
+
+
+def info_numbers(info: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers at the top level of an `info`; True counts as 1.
+
+    What is called `return` is left out: it is the name of the sum of rewards.
+    """
+    return {
+        str(name): float(value)
+        for name, value in info.items()
+        if isinstance(value, numbers.Real | np.bool_) and name != "return"
+    }
 
 
 # ------------------------------------------------------------------ making environments

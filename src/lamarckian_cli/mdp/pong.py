@@ -51,7 +51,6 @@ WOBBLE = 0.15 * REACH  # how far from the middle of its bat the built-in player 
 BLUNDER = 1.0  # how far off it is at most at skill 0
 SERVE_ORIGIN = 0.3  # a ball is served from x = 0 and at most this far from the middle ...
 SERVE_TARGET = 0.6  # ... to a point at most this far from the middle, which a bat can reach
-FRAME_RATE = 60  # frames a second, for people who look on
 
 MOVES = ("stay", "up", "down")
 VIEW = ("own_bat", "other_bat", "ball_x", "ball_y", "ball_vx", "ball_vy", "rounds_left", "lead")
@@ -68,7 +67,7 @@ class Pong:
     ) -> None:
         require(rounds >= 1, "env.rounds", rounds, "it must be at least 1 (20 is the usual match)")
         require(0.0 <= skill <= 1.0, "env.skill", skill, "it must lie in [0, 1]; 1 is the strongest opponent")
-        require(1 <= frames_per_step <= 8, "env.frames_per_step", frames_per_step, "it must lie in [1, 8] (4)")
+        require(1 <= frames_per_step <= 8, "env.frames_per_step", frames_per_step, "it must lie in [1, 8]")
         require(max_steps >= 1, "env.max_steps", max_steps, "it must be at least 1 (4000 is ample)")
         self.rounds = rounds
         self.skill = skill
@@ -103,37 +102,6 @@ class Pong:
 class PongMatch:
     """One match. A step moves the world once every player has acted; the game plays the others."""
 
-    __slots__ = (
-        "aims",
-        "bat_step",
-        "bats",
-        "controllers",
-        "error",
-        "hits",
-        "lead",
-        "max_speed",
-        "max_steps",
-        "moved",
-        "moves",
-        "orders",
-        "outcome",
-        "owed",
-        "point",
-        "random",
-        "rounds",
-        "rounds_left",
-        "scale",
-        "scores",
-        "serve_speed",
-        "share",
-        "steps",
-        "ticks",
-        "vx",
-        "vy",
-        "x",
-        "y",
-    )
-
     def __init__(self, rules: Pong, seats: Sequence[int], seed: int) -> None:
         check_seats(seats)
         frames = rules.frames_per_step
@@ -148,6 +116,10 @@ class PongMatch:
         self.error = WOBBLE + (1.0 - rules.skill) * BLUNDER
         self.random = random.Random(seed)
 
+        self.x = self.y = self.vx = self.vy = 0.0
+        self.bats = [0.0, 0.0]
+        self.aims = [0.0, 0.0]  # where the built-in player of each seat wants its bat
+        self.hits = 0  # in this round
         self.scores = [0, 0]
         self.lead = 0.0  # of seat 0, as a share of the rounds
         self.point = 0.0  # seat 0's reward for the last step
@@ -174,7 +146,8 @@ class PongMatch:
 
     def view(self) -> PongView:
         """What there is to draw, seat 0 on the left."""
-        return PongView(tuple(self.bats), self.x, self.y, tuple(self.scores), BAT, BALL)
+        left, right = self.bats
+        return PongView((left, right), self.x, self.y, (self.scores[0], self.scores[1]), BAT, BALL)
 
     def advance(self) -> None:
         """Move the world by one step, on the orders of both seats."""
@@ -266,13 +239,13 @@ class PongMatch:
         self._expect(int(to_right), landing)
 
     def _expect(self, seat: int, landing: float) -> None:
-        """Set where the built-in player of each seat goes; drawn for people's seats too, who ignore it.
+        """Send the built-in player of `seat` to about `landing`, the other one to the middle.
 
-        So the stream of chance does not depend on who plays.
+        Drawn for seats that it does not play too: the stream of chance is the same whoever plays.
         """
-        aims = [0.0, 0.0]
-        aims[seat] = landing + self.error * (2.0 * self.random.random() - 1.0)
-        self.aims = aims
+        error = self.error * (2.0 * self.random.random() - 1.0)
+        self.aims[seat] = landing + error
+        self.aims[1 - seat] = 0.0
 
 
 class PongController:
@@ -298,7 +271,7 @@ class PongController:
         left, right = match.bats
         view = np.empty(8, np.float32)
         _pack_view(
-            view,
+            view,  # type: ignore[arg-type]
             0,
             left if sign > 0.0 else right,
             right if sign > 0.0 else left,

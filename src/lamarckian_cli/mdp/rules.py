@@ -16,8 +16,12 @@ from lamarckian_cli.errors import MDPError
 from lamarckian_cli.records import ContinuousHead, DiscreteHead, InputSpec, MDPSpec, SeatSpec, State
 
 
+class Fault(MDPError):
+    """A promise broken, in contrast to what a game raises by itself."""
+
+
 def fault(where: str, what: str) -> NoReturn:
-    raise MDPError(f"{where}: {what}")
+    raise Fault(f"{where}: {what}")
 
 
 def check_spec(spec: Any) -> None:
@@ -94,6 +98,15 @@ def check_result(result: Any, spec: MDPSpec, where: str) -> None:
         fault(where, "result() has 'return', which is the sum of rewards and not the game's to report")
 
 
+def check_picture(picture: Any, text: Any, where: str) -> None:
+    """What `frame()` and `text()` of a match that can be looked at returned."""
+    shape, dtype = np.shape(picture), getattr(picture, "dtype", type(picture).__name__)
+    if len(shape) != 3 or shape[2] != 3 or dtype != np.uint8:
+        fault(where, f"frame() has shape {shape} and dtype {dtype}, expected (H, W, 3) and uint8")
+    if not isinstance(text, str):
+        fault(where, f"text() returned {type(text).__name__}, expected str")
+
+
 # ------------------------------------------------------------------ parts
 
 
@@ -167,10 +180,11 @@ def _check_masks(masks: Any, seat: SeatSpec, where: str) -> None:
             fault(where, f"head {head.name} has a mask, but is not described as masked")
         assert isinstance(head, DiscreteHead)
         shape, dtype = np.shape(mask), getattr(mask, "dtype", type(mask).__name__)
-        if not isinstance(mask, np.ndarray) or dtype != bool or shape != (head.n,):
+        if not isinstance(mask, np.ndarray) or dtype != np.bool_ or shape != (head.n,):
             fault(
                 where,
-                f"the mask of head {head.name} has shape {shape} and dtype {dtype}, expected ({head.n},) and bool",
+                f"the mask of head {head.name} has shape {shape} and dtype {dtype}, "
+                f"expected ({head.n},) and bool",
             )
         if not mask.any():
             fault(where, f"the mask of head {head.name} leaves no legal action, expected at least one True")
@@ -196,5 +210,6 @@ def _check_script_numbers(head: ContinuousHead, entry: Any, where: str) -> None:
         fault(
             where, f"the script plays {entry!r} in head {head.name}, expected float32 of shape ({head.size},)"
         )
-    if not ((entry >= np.float32(head.low)) & (entry <= np.float32(head.high))).all():
+    low, high = np.asarray(head.low, np.float32), np.asarray(head.high, np.float32)
+    if not ((entry >= low) & (entry <= high)).all():
         fault(where, f"the script plays {entry} in head {head.name}, expected {head.low} to {head.high}")

@@ -1,0 +1,159 @@
+"""What the parts of a training could do alone, each on one thread: stepping, forward, update.
+
+The same environment objects, network, batch sizes and precision as in the training that
+they are compared with.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from lamarckian_cli.actor.players import random_action
+from lamarckian_cli.actor.rollout import Rollout
+from lamarckian_cli.launch.assembly import build_learners, build_rollout, cast_players, message_unrolls
+from lamarckian_cli.launch.job import Job
+from lamarckian_cli.learner.batch import to_batch
+from lamarckian_cli.mdp.gymnasium_adapter import GymnasiumMDP, make_env
+from lamarckian_cli.mdp.interface import MDP
+
+ACTIONS = 512  # drawn ahead, so that drawing them costs the stepping loop nothing
+
+
+class Rates:
+    """Measures the three rates of a job, env steps per second each; `measure` may be repeated."""
+
+    def __init__(self, job: Job) -> None:
+        torch.set_num_threads(1)
+        self.job = job
+        self.mdp = job.env.make_mdp()
+        self.cast = cast_players(job, self.mdp.describe())
+        self.learner = next(iter(build_learners(job, self.cast).values()))
+        self.rollout = build_rollout(job, self.mdp, self.cast, actor=0)
+        self.policy = self.rollout.policies[0]
+        self.policy.load(self.learner.weights())
+        self._batch = self._ready_made_batch(self.rollout)
+
+    def measure(self, seconds: float) -> dict[str, float]:
+        """Each of the three for `seconds`."""
+        return {
+            "step_rate": self._stepping(seconds),
+            "forward_rate": self._forward(seconds),
+            "update_rate": self._update(seconds),
+        }
+
+    def close(self) -> None:
+        self.rollout.close()
+
+    def _stepping(self, seconds: float) -> float:
+        if isinstance(self.mdp, GymnasiumMDP):
+            return gymnasium_stepping(self.mdp, seconds)
+        return mdp_stepping(self.mdp, self.cast.driven, seconds)
+
+    def _forward(self, seconds: float) -> float:
+        count = self.job.cluster.matches
+        inputs = tuple(x[:count].contiguous() for x in self._batch.inputs)
+        masks = tuple(None if mask is None else mask[:count] for mask in self._batch.masks)
+        network, distribution = self.policy.network, self.learner.distribution
+        generator = torch.Generator().manual_seed(0)
+
+        def forward() -> int:
+            with torch.inference_mode():
+                distribution.sample(network.policy(inputs), masks, generator)
+            return count
+
+        return rate_of(forward, seconds)
+
+    def _update(self, seconds: float) -> float:
+        def update() -> int:
+            self.learner.learn(self._batch)
+            return self._batch.steps
+
+        return rate_of(update, seconds)
+
+    def _ready_made_batch(self, rollout: Rollout) -> Any:
+        minimum = message_unrolls(self.job, self.cast)
+        while not self.learner.ready():
+            rollout.step()
+            for unrolls in rollout.take(minimum):
+                if unrolls.policy == self.learner.policy:
+                    self.learner.put(unrolls)
+        return to_batch(self.learner.take(), "cpu")
+
+
+def rate_of(work: Callable[[], int], seconds: float) -> float:
+    """Units of `work` per second, the first call left out."""
+    work()
+    done, began = 0, time.perf_counter()
+    while True:
+        done += work()
+        elapsed = time.perf_counter() - began
+        if elapsed >= seconds:
+            return done / elapsed
+
+
+def gymnasium_stepping(mdp: GymnasiumMDP, seconds: float) -> float:
+    """`env.step` with random actions and resets, and nothing around it."""
+    env = make_env(mdp.id, mdp.kwargs)
+    env.action_space.seed(0)
+    env.reset(seed=0)
+    actions = [env.action_space.sample() for _ in range(ACTIONS)]
+
+    def step() -> int:
+        for action in actions:
+            _, _, terminated, truncated, _ = env.step(action)
+            if terminated or truncated:
+                env.reset()
+        return ACTIONS
+
+    try:
+        return rate_of(step, seconds)
+    finally:
+        env.close()
+
+
+def mdp_stepping(mdp: MDP, seats: tuple[int, ...], seconds: float) -> float:
+    """Controllers of one seat driven with random actions, without scheduler or policy.
+
+    Counts env steps of one controller; with several seats every player's coroutine is
+    resumed in turn, as the game demands.
+    """
+    spec = mdp.describe()
+    rng = np.random.default_rng(0)
+    matches = itertools.count()
+    match = mdp.reset(seats[:1], next(matches))
+    state = match.controllers[0].state()
+    actions = [random_action(spec.seats[seats[0]], state, rng) for _ in range(ACTIONS)]
+
+    def step() -> int:
+        nonlocal match
+        controller = match.controllers[0]
+        for action in actions:
+            outcome = _run(controller.act(action))
+            controller.reward()
+            controller.state()
+            if outcome.terminated or outcome.truncated:
+                match.close()
+                match = mdp.reset(seats[:1], next(matches))
+                controller = match.controllers[0]
+                controller.state()
+        return ACTIONS
+
+    try:
+        return rate_of(step, seconds)
+    finally:
+        match.close()
+
+
+def _run(awaitable: Any) -> Any:
+    """The result of an awaitable that does not suspend."""
+    try:
+        awaitable.__await__().__next__()
+    except StopIteration as end:
+        return end.value
+    raise RuntimeError("this game waits for others; its stepping rate cannot be told alone")
