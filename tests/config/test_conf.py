@@ -20,7 +20,11 @@ from lamarckian_cli.launch.wiring import KEYS, build_job
 FILES = sorted(conf_dir().rglob("*.yaml"))
 SETTINGS = {"budget": Budget, "cluster": Cluster, "evaluation": Evaluation, "players": Players, "run": Run}
 OPTIONS = [(o.group, o.name) for options in groups().values() for o in options]
-ENV_IDS = {"gym": "CartPole-v1", "atari": "ALE/Breakout-v5"}
+NEEDED = {
+    "gym": "env.id=CartPole-v1",
+    "atari": "env.id=ALE/Breakout-v5",
+    "pettingzoo": "env.target=pettingzoo.classic.rps_v2",
+}
 
 
 def composed(*overrides: str) -> dict[str, Any]:
@@ -33,8 +37,8 @@ def overrides_for(group: str, name: str) -> list[str]:
     if group == "tuned" and name != "none":
         env, _, algo = name.rpartition("_")
         given = [f"env={env}", f"algo={algo}"]
-    if group == "env" and name in ENV_IDS:
-        given.append(f"env.id={ENV_IDS[name]}")
+    if group == "env" and name in NEEDED:
+        given.append(NEEDED[name])
     return [*given, "opponent=x"] if name == "frozen" else given
 
 

@@ -132,11 +132,14 @@ def test_messages_name_fault_and_remedy(tmp_path: Path) -> None:
     older.write_bytes(b"PK\x03\x04 some zip file")
     with pytest.raises(RunError, match="is no checkpoint; there is no older one"):
         checkpoint.load(older)
+    (tmp_path / "best.ckpt").write_bytes(content)
+    with pytest.raises(RunError, match=r"to use the best one in its place: cp .*best\.ckpt .*10\.ckpt"):
+        checkpoint.load(older)
     path.write_bytes(content[:8] + struct.pack("<I", 2) + content[12:])
     with pytest.raises(RunError, match=r"format 2.*reads 1; update"):
         checkpoint.load(path)
     with pytest.raises(RunError, match="No such file"):
-        checkpoint.load(tmp_path / "best.ckpt")
+        checkpoint.load(tmp_path / "other.ckpt")
 
 
 def test_a_failed_save_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 
 from lamarckian_cli.errors import ConfigError, MDPError
-from lamarckian_cli.mdp.broadside import HOLD_FIRE, NO_OP, RANGE, TICK_S, Broadside, BroadsideMatch, Helm
+from lamarckian_cli.mdp.broadside import (
+    HOLD_FIRE,
+    NO_OP,
+    RANGE,
+    SALUTE,
+    TICK_S,
+    Broadside,
+    BroadsideMatch,
+    Helm,
+)
 from lamarckian_cli.mdp.check import check_mdp
 from lamarckian_cli.mdp.scheduler import Scheduler, sleep
 from lamarckian_cli.records import Action, ContinuousHead, DiscreteHead, State
@@ -153,6 +162,20 @@ def test_a_late_player_loses_no_reward_and_is_told_of_the_end() -> None:
     assert match.controllers[1].result()["score_self"] < match.controllers[0].result()["score_self"]
 
 
+def test_a_squall_sails_the_ship_of_a_player_who_is_gone() -> None:
+    match = Broadside(length=11).reset((0,), 0)
+    match.ships[0] = 5
+    run(match, (gone, idle))
+    assert match.ships[0] == 4
+
+
+def test_the_last_shot_counts_at_once() -> None:
+    """In a match of two ticks it is fired in the last one."""
+    match = Broadside(length=2).reset((0,), 0)
+    run(match, (in_time, good))
+    assert match.scores[0] > SALUTE
+
+
 def test_a_late_order_for_a_sunk_buoy_holds_fire() -> None:
     """It was legal when the player looked, so this is no fault of the player's."""
     match = Broadside().reset((0,), 0)
@@ -255,10 +278,12 @@ def test_an_illegal_action_names_seat_head_and_action(action: Action, message: s
 
 
 def test_after_the_end_there_is_a_final_view_but_no_action() -> None:
-    match = Broadside().reset((0,), 0)
+    match = Broadside(length=9).reset((0,), 0)  # the next tick would be a squall
     run(match, (in_time, good))
     controller = match.controllers[0]
-    assert controller.state().inputs[0][4] == 0.0
+    state = controller.state()
+    assert state.inputs[0][4] == 0.0
+    assert state.script is None
     with pytest.raises(MDPError, match="seat 0 of broadside acted after the end"):
         controller.act(NO_OP).send(None)
 

@@ -137,6 +137,11 @@ def test_starts_are_added():
     np.testing.assert_array_equal(decode((3,)), [3])
 
 
+def test_one_leaf_of_a_dict():
+    _, decode = decoder(spaces.Dict(action=spaces.Discrete(3)), "Game")
+    assert decode((2,)) == {"action": 2}
+
+
 @pytest.mark.parametrize("size", [1, 3, 6])
 def test_actions_are_clipped_and_the_policys_are_left_alone(size):
     low, high = -np.arange(1, size + 1, dtype=np.float32), np.full(size, 0.5, np.float32)

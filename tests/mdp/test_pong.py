@@ -225,7 +225,7 @@ def test_after_the_end_there_is_a_final_view_but_no_action() -> None:
 @pytest.mark.parametrize("action", [(3,), (-1,), (0.5,), (), None, 1, (np.zeros(1),)])
 def test_an_illegal_action_names_seat_and_head(action: object) -> None:
     controller = Pong().reset((1,), 0).controllers[0]
-    with pytest.raises(MDPError, match="seat 1 of pong played .*'move'"):
+    with pytest.raises(MDPError, match=r"seat 1 of pong played .*'move'"):
         controller.act(action).send(None)
 
 

@@ -1,5 +1,7 @@
 """Pong as images: the same game, and both players see themselves on the left."""
 
+from itertools import pairwise
+
 import numpy as np
 
 from lamarckian_cli.mdp.check import check_mdp
@@ -43,7 +45,7 @@ def test_the_newest_picture_is_last_and_old_stacks_stay_as_they_were() -> None:
     assert stacks[0].shape == (STACK, SIZE, SIZE)
     assert stacks[0].dtype == np.uint8
     assert (stacks[0] == stacks[0][0]).all()  # before anything moved
-    for one, following in zip(stacks, stacks[1:], strict=False):
+    for one, following in pairwise(stacks):
         np.testing.assert_array_equal(one[1:], following[:-1])
     assert (stacks[5][-1] != stacks[5][-2]).any()
 

@@ -108,13 +108,16 @@ def older_than(path: Path) -> Path | None:
 
 def refusal(path: Path, what: str) -> RunError:
     """The error for a checkpoint that cannot be used: names it, the fault and the remedy."""
-    older = older_than(Path(path))
+    path = Path(path)
+    older, best = older_than(path), path.with_name(f"best{SUFFIX}")
     if older is not None:
-        remedy = f"to use the one before it, {older.name}, remove this one: rm {shlex.quote(str(path))}"
-    elif Path(path).stem.isdigit():
-        remedy = "there is no older one beside it, so the run must start anew"
-    else:
+        remedy = f"to use the one before it, {older.name}, remove this one: {shlex.join(['rm', str(path)])}"
+    elif not path.stem.isdigit():
         remedy = "take another checkpoint"
+    elif best.exists() and not (path.exists() and best.samefile(path)):
+        remedy = f"to use the best one in its place: {shlex.join(['cp', str(best), str(path)])}"
+    else:
+        remedy = "there is no older one beside it, so the run must start anew"
     return RunError(f"checkpoint {path} {what}; {remedy}")
 
 

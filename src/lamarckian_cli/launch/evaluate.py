@@ -7,6 +7,7 @@ match that was begun counts, so short matches have no advantage.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -216,5 +217,7 @@ def _trained(
 def _to_be_looked_at(env: MDPFactory) -> MDPFactory:
     """Games that draw only if told to when they are made have a key for it."""
     if "render" in keys_of(locate(env.spec, "env")):
+        # pygame draws into memory here; without this SDL looks for a screen and complains.
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
         return replace(env, spec={**env.spec, "render": True})
     return env

@@ -30,6 +30,7 @@ import numpy as np
 from lamarckian_cli.errors import ConfigError
 from lamarckian_cli.records import Action, ContinuousHead, DiscreteHead, Head, InputSpec
 
+Path = tuple[Any, ...]  # keys and indices that lead to a leaf
 Inputs = tuple[np.ndarray, ...]
 Encode = Callable[[Any], Inputs]
 Decode = Callable[[Action], Any]
@@ -67,27 +68,22 @@ def decoder(
     unbounded; `names` are the choices of a Discrete space, for people.
     Raises ConfigError for a space that cannot be acted in.
     """
-    leaves = list(_leaves(space, ()))
     heads: list[Head] = []
-    parts: list[tuple[tuple[Any, ...], int, int, Convert | None]] = []
-    for path, leaf in leaves:
+    decodes: dict[Path, Decode] = {}
+    for path, leaf in _leaves(space, ()):
         name = "/".join(map(str, path)) or "action"
-        new, convert = _heads(leaf, name, owner, limit, names)
-        parts.append((path, len(heads), len(heads) + len(new), convert))
+        new, decodes[path] = _heads(leaf, name, owner, limit, names, first=len(heads))
         heads += new
     if not heads:
         raise ConfigError(f"{owner} offers nothing to do: its action space {space} is empty")
-    if isinstance(space, gymnasium.spaces.Dict | gymnasium.spaces.Tuple):
-        decodes = {path: _entry(first, last, convert) for path, first, last, convert in parts}
-        return tuple(heads), _nest(space, (), decodes)
-    _, first, last, convert = parts[0]
-    return tuple(heads), None if convert is None else _entry(first, last, convert)
+    as_it_is = isinstance(space, gymnasium.spaces.Discrete) and not space.start
+    return tuple(heads), None if as_it_is else _nest(space, (), decodes)
 
 
 # ------------------------------------------------------------------ observations
 
 
-def _leaves(space: Any, path: tuple[Any, ...]) -> Any:
+def _leaves(space: Any, path: Path) -> Any:
     """Yield (path, space) for whatever is neither Dict nor Tuple, in the space's order."""
     if isinstance(space, gymnasium.spaces.Dict):
         for key, part in space.spaces.items():
@@ -99,7 +95,7 @@ def _leaves(space: Any, path: tuple[Any, ...]) -> Any:
         yield path, space
 
 
-def _encode(readers: list[tuple[tuple[Any, ...], Convert | None]]) -> Encode | None:
+def _encode(readers: list[tuple[Path, Convert | None]]) -> Encode | None:
     if len(readers) == 1 and not readers[0][0]:
         convert = readers[0][1]
         return None if convert is None else lambda observation: (convert(observation),)
@@ -167,16 +163,7 @@ def _box_input(space: gymnasium.spaces.Box) -> tuple[tuple[int, ...], str, Conve
 # ------------------------------------------------------------------ actions
 
 
-def _entry(first: int, last: int, convert: Convert | None) -> Decode:
-    """Our action -> one leaf of the game's: one entry of a head, or the entries of several."""
-    if convert is None:
-        return lambda action: action[first]
-    if last == first + 1:
-        return lambda action: convert(action[first])
-    return lambda action: convert(action[first:last])
-
-
-def _nest(space: Any, path: tuple[Any, ...], decodes: dict[tuple[Any, ...], Decode]) -> Decode:
+def _nest(space: Any, path: Path, decodes: dict[Path, Decode]) -> Decode:
     """Our action -> the game's nested one."""
     if isinstance(space, gymnasium.spaces.Dict):
         named = [(key, _nest(part, (*path, key), decodes)) for key, part in space.spaces.items()]
@@ -188,24 +175,27 @@ def _nest(space: Any, path: tuple[Any, ...], decodes: dict[tuple[Any, ...], Deco
 
 
 def _heads(
-    space: Any, name: str, owner: str, limit: float | None, names: tuple[str, ...]
-) -> tuple[list[Head], Convert | None]:
+    space: Any, name: str, owner: str, limit: float | None, names: tuple[str, ...], first: int
+) -> tuple[list[Head], Decode]:
+    """The heads of one leaf, of which the first is number `first` of all, and what decodes them."""
     spaces = gymnasium.spaces
     if isinstance(space, spaces.Discrete):
         n, start = int(space.n), int(space.start)
         head = DiscreteHead(name=name, n=n, names=names if len(names) == n else ())
-        return [head], (lambda choice: choice + start) if start else None
+        if start:
+            return [head], lambda action: action[first] + start
+        return [head], lambda action: action[first]
     if isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary):
-        return _several_heads(space, name)
+        return _several_heads(space, name, first)
     if isinstance(space, spaces.Box):
-        return _box_head(space, name, owner, limit)
+        return _box_head(space, name, owner, limit, first)
     raise ConfigError(
         f"{owner}: action {name} has the space {space}, which cannot be acted in; "
         f"supported are {ACTIONS} (a gymnasium.ActionWrapper can convert it)"
     )
 
 
-def _several_heads(space: Any, name: str) -> tuple[list[Head], Convert]:
+def _several_heads(space: Any, name: str, first: int) -> tuple[list[Head], Decode]:
     shape, dtype = space.shape, space.dtype
     if isinstance(space, gymnasium.spaces.MultiBinary):
         sizes, start = np.full(shape, 2), np.zeros(shape, dtype)
@@ -215,16 +205,15 @@ def _several_heads(space: Any, name: str) -> tuple[list[Head], Convert]:
         DiscreteHead(name=f"{name}/{'_'.join(map(str, index))}", n=int(n))
         for index, n in np.ndenumerate(sizes)
     ]
-    if len(heads) == 1:
-        return heads, lambda choice: np.full(shape, choice, dtype) + start
+    last = first + len(heads)
     if start.any() or len(shape) > 1:
-        return heads, lambda choices: np.array(choices, dtype).reshape(shape) + start
-    return heads, lambda choices: np.array(choices, dtype)
+        return heads, lambda action: np.array(action[first:last], dtype).reshape(shape) + start
+    return heads, lambda action: np.array(action[first:last], dtype)
 
 
 def _box_head(
-    space: gymnasium.spaces.Box, name: str, owner: str, limit: float | None
-) -> tuple[list[Head], Convert]:
+    space: gymnasium.spaces.Box, name: str, owner: str, limit: float | None, first: int
+) -> tuple[list[Head], Decode]:
     low, high = space.low.ravel().astype(np.float32), space.high.ravel().astype(np.float32)
     unbounded = ~(np.isfinite(low) & np.isfinite(high))
     if unbounded.any() and limit is None:
@@ -236,11 +225,11 @@ def _box_head(
         low = np.where(np.isfinite(low), low, np.float32(-limit))
         high = np.where(np.isfinite(high), high, np.float32(limit))
     head = ContinuousHead(name=name, low=tuple(low.tolist()), high=tuple(high.tolist()))
-    return [head], _clip(low, high, space.shape, np.dtype(space.dtype or np.float32))
+    return [head], _clip(low, high, space.shape, np.dtype(space.dtype or np.float32), first)
 
 
-def _clip(low: np.ndarray, high: np.ndarray, shape: tuple[int, ...], dtype: np.dtype) -> Convert:
-    """A float32 array [D] -> within bounds, in the game's shape and dtype.
+def _clip(low: np.ndarray, high: np.ndarray, shape: tuple[int, ...], dtype: np.dtype, first: int) -> Decode:
+    """A head's float32 array [D] -> within bounds, in the game's shape and dtype.
 
     A Gaussian policy's actions may lie outside. Most lie within, which Python finds out
     faster than NumPy clips: for up to four numbers only those outside pay for an array.
@@ -248,8 +237,8 @@ def _clip(low: np.ndarray, high: np.ndarray, shape: tuple[int, ...], dtype: np.d
     plain = shape == (low.size,) and dtype == np.float32
     whole = np.issubdtype(dtype, np.integer)
 
-    def clip(values: np.ndarray) -> np.ndarray:
-        clipped = np.asarray(values, np.float32).clip(low, high)
+    def clip(action: Action) -> np.ndarray:
+        clipped = np.asarray(action[first], np.float32).clip(low, high)
         if plain:
             return clipped
         return (np.rint(clipped) if whole else clipped).astype(dtype).reshape(shape)
@@ -258,13 +247,19 @@ def _clip(low: np.ndarray, high: np.ndarray, shape: tuple[int, ...], dtype: np.d
         return clip
     if low.size == 1:
         least, most = float(low[0]), float(high[0])
-        return lambda values: values if least <= values.item() <= most else clip(values)
+
+        def clip_one(action: Action) -> np.ndarray:
+            values = action[first]
+            return values if least <= values.item() <= most else clip(action)
+
+        return clip_one
     bounds = list(zip(low.tolist(), high.tolist(), strict=True))
 
-    def clip_few(values: np.ndarray) -> np.ndarray:
+    def clip_few(action: Action) -> np.ndarray:
+        values = action[first]
         for value, (least, most) in zip(values.tolist(), bounds, strict=True):
             if not least <= value <= most:
-                return clip(values)
+                return clip(action)
         return values
 
     return clip_few

@@ -1,0 +1,1 @@
+"""An example of a game of one's own."""

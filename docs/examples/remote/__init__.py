@@ -1,0 +1,1 @@
+"""An example of a game outside the actor's process."""
