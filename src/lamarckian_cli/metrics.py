@@ -1,4 +1,4 @@
-"""How a run's numbers are kept: averaged over recent matches, and written line by line.
+"""How a run's numbers are kept: written line by line.
 
 `metrics.jsonl` is for programs, TensorBoard's events are for eyes; both hold the same rows.
 A row is a flat dict of numbers, with `env_steps` among them.
@@ -11,39 +11,13 @@ import math
 import os
 import socket
 import time
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
-from lamarckian_cli.records import MatchResult
-
 Row = Mapping[str, Any]
-
-
-class Window:
-    """Means over the last `n` matches of each policy."""
-
-    def __init__(self, n: int) -> None:
-        self.n = n
-        self._rows: dict[str, deque[dict[str, float]]] = {}
-
-    def add(self, results: Iterable[MatchResult]) -> None:
-        for result in results:
-            rows = self._rows.setdefault(result.policy, deque(maxlen=self.n))
-            rows.append({**result.result, "match_env_steps": float(result.env_steps)})
-
-    def count(self, policy: str) -> int:
-        """Matches in the window, at most n."""
-        return len(self._rows.get(policy, ()))
-
-    def means(self, policy: str) -> dict[str, float]:
-        """The mean of every number that the window's matches reported; empty before the first."""
-        rows = self._rows.get(policy, ())
-        names = dict.fromkeys(name for row in rows for name in row)
-        return {name: float(np.mean([row[name] for row in rows if name in row])) for name in names}
 
 
 def finite(value: Any) -> Any:

@@ -1,10 +1,12 @@
 """What actors record is what the games did: every row is re-derived from the game's rules."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
+from clockwork import Clockwork, reward_of
 
-from games import Clockwork, reward_of
 from lamarckian_cli.actor.buffers import UnrollBuffer
 from lamarckian_cli.actor.players import RandomPolicy
 from lamarckian_cli.actor.policy import Policy
@@ -81,7 +83,7 @@ def test_log_probabilities_are_the_networks_own():
 def test_unrolls_of_a_slot_follow_each_other_without_a_gap():
     game = Clockwork()
     _, unrolls = sample(game, {0: recorder(game, 1)}, matches=1, rounds=50)
-    for before, after in zip(unrolls, unrolls[1:], strict=False):
+    for before, after in itertools.pairwise(unrolls):
         assert before.inputs[0][-1, -1].tolist() == after.inputs[0][0, 0].tolist()
 
 
@@ -99,7 +101,9 @@ def test_skipped_steps_are_not_recorded_and_their_reward_is_not_lost():
                 over = unroll.terminated[b, t] or unroll.truncated[b, t]
                 if step == 1:
                     first += match  # step 0 came before any decision
-                if step + 1 in skipped and not (over and unroll.terminated[b, t] and where[b, t + 1, 0] == match):
+                if step + 1 in skipped and not (
+                    over and unroll.terminated[b, t] and where[b, t + 1, 0] == match
+                ):
                     follows = where[b, t + 1].tolist()
                     if follows == [match, step + 2] or over:
                         played_skip = not over or step + 1 < 3 + 7
@@ -167,7 +171,7 @@ def test_a_match_that_fails_is_replaced_and_the_first_error_kept():
 
 def test_a_game_that_always_fails_is_given_up_with_its_first_error():
     game = Clockwork(fail_at=range(10_000))
-    with pytest.raises(MDPError, match="10 matches in a row failed; the first error: .*the game went away"):
+    with pytest.raises(MDPError, match=r"10 matches in a row failed; the first error: .*the game went away"):
         sample(game, {0: recorder(game, 1)}, matches=1, rounds=100)
 
 

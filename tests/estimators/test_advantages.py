@@ -36,7 +36,9 @@ def last_step(ended, t, b):
 
 
 def tensors(trace, *names):
-    return [torch.tensor(trace[n], dtype=torch.bool if trace[n].dtype == bool else torch.float64) for n in names]
+    return [
+        torch.tensor(trace[n], dtype=torch.bool if trace[n].dtype == bool else torch.float64) for n in names
+    ]
 
 
 def test_gae_is_the_weighted_sum_of_errors_within_each_match(trace):

@@ -1,4 +1,4 @@
-"""Windows and rates, metrics files that survive a kill, events that TensorBoard reads."""
+"""Metrics files that survive a kill, events that TensorBoard reads."""
 
 from __future__ import annotations
 
@@ -7,28 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lamarckian_cli.metrics import EventsFile, MetricsFile, Window, finite, last_row, read_rows
-from lamarckian_cli.records import MatchResult
-
-
-def match(policy: str, env_steps: int = 5, **result: float) -> MatchResult:
-    return MatchResult(policy=policy, seat=0, version=1, env_steps=env_steps, frames=5, result=result)
-
-
-def test_a_window_averages_the_last_matches_of_each_policy() -> None:
-    window = Window(2)
-    window.add([match("a", **{"return": float(x), "win": x > 1}) for x in (1, 2, 3)])
-    window.add([match("b", env_steps=7, **{"return": 10.0})])
-    assert window.means("a") == {"return": 2.5, "win": 1.0, "match_env_steps": 5.0}
-    assert window.means("b") == {"return": 10.0, "match_env_steps": 7.0}
-    assert (window.count("a"), window.count("b"), window.count("c")) == (2, 1, 0)
-    assert window.means("c") == {}
-
-
-def test_a_number_that_only_some_matches_report_is_averaged_over_those() -> None:
-    window = Window(3)
-    window.add([match("a", x=1.0), match("a"), match("a", x=2.0)])
-    assert window.means("a")["x"] == 1.5
+from lamarckian_cli.metrics import EventsFile, MetricsFile, finite, last_row, read_rows
 
 
 def test_finite_leaves_nothing_that_json_cannot_say() -> None:

@@ -143,7 +143,12 @@ def test_one_minibatch_of_the_whole_batch_learns_the_same_as_at_once():
 @pytest.mark.parametrize("cls", [PPO, IMPALA])
 def test_a_restored_learner_goes_on_bit_for_bit(cls):
     algo = algorithm(
-        cls, minibatch_size=12, reuse=2, normalize_observations=True, normalize_returns=True, lr_schedule="linear"
+        cls,
+        minibatch_size=12,
+        reuse=2,
+        normalize_observations=True,
+        normalize_returns=True,
+        lr_schedule="linear",
     )
 
     def make():

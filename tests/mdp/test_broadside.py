@@ -162,11 +162,12 @@ def test_a_late_player_loses_no_reward_and_is_told_of_the_end() -> None:
     assert match.controllers[1].result()["score_self"] < match.controllers[0].result()["score_self"]
 
 
-def test_a_squall_sails_the_ship_of_a_player_who_is_gone() -> None:
-    match = Broadside(length=11).reset((0,), 0)
-    match.ships[0] = 5
+@pytest.mark.parametrize("seat", [0, 1])
+def test_a_squall_sails_the_ship_of_a_player_who_is_gone(seat: int) -> None:
+    match = Broadside(length=11).reset((seat,), 0)
+    match.ships[seat] = 5
     run(match, (gone, idle))
-    assert match.ships[0] == 4
+    assert match.ships[seat] == 4
 
 
 def test_the_last_shot_counts_at_once() -> None:

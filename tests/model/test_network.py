@@ -17,7 +17,9 @@ COUNTS = InputSpec(name="n", shape=(2, 3), dtype="int64")
 
 def seat(*inputs, rewards=2):
     heads = (DiscreteHead(name="d", n=3), ContinuousHead(name="c", low=(-1.0, -1.0), high=(1.0, 1.0)))
-    return SeatSpec(inputs=inputs, heads=heads, rewards=tuple(RewardHead(name=str(k)) for k in range(rewards)))
+    return SeatSpec(
+        inputs=inputs, heads=heads, rewards=tuple(RewardHead(name=str(k)) for k in range(rewards))
+    )
 
 
 def some(inputs, n=6):

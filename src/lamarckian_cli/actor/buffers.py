@@ -73,7 +73,12 @@ class UnrollBuffer:
         return rows, at
 
     def record(
-        self, slots: np.ndarray, place: tuple[np.ndarray, np.ndarray], actions: Any, log_prob: Any, version: int
+        self,
+        slots: np.ndarray,
+        place: tuple[np.ndarray, np.ndarray],
+        actions: Any,
+        log_prob: Any,
+        version: int,
     ) -> None:
         """Store the actions [n] or [n, D] a head that were chosen at `place`, and step on."""
         for array, action in zip(self.actions, actions, strict=True):

@@ -22,7 +22,18 @@ from lamarckian_cli.records import Action, DiscreteHead, SeatSpec, State
 class Player:
     """One seat of one match slot, over all its matches: who decides, and where it is recorded."""
 
-    __slots__ = ("_carried", "_last", "discounted", "policy", "returns", "seat", "slot", "state", "steps", "task")
+    __slots__ = (
+        "_carried",
+        "_last",
+        "discounted",
+        "policy",
+        "returns",
+        "seat",
+        "slot",
+        "state",
+        "steps",
+        "task",
+    )
 
     def __init__(self, seat: int, policy: Policy, slot: int) -> None:
         self.seat = seat
@@ -165,5 +176,5 @@ def check_state(seat: SeatSpec, state: State, number: int, game: str) -> None:
             raise MDPError(f"{where} gave input {spec.name!r} as {dtype}; describe() says {spec.dtype}")
     if state.masks is not None and len(state.masks) != len(seat.heads):
         raise MDPError(
-            f"{where} gave {len(state.masks)} masks; one per head is expected ({len(seat.heads)}), None included"
+            f"{where} gave {len(state.masks)} masks; one a head is expected ({len(seat.heads)}), or None"
         )

@@ -83,12 +83,13 @@ class Policy:
         arrays = [action.numpy() for action in chosen]
         columns = [a.tolist() if a.ndim == 1 else list(a) for a in arrays]
         actions = list(zip(*columns, strict=True))
-        scripted = [i for i, state in enumerate(states) if state.script is not None]
-        for i in scripted:
-            script = states[i].script
-            actions[i] = script
-            for array, part in zip(arrays, script, strict=True):  # type: ignore[arg-type]
-                array[i] = part
+        scripted = []
+        for i, state in enumerate(states):
+            if state.script is not None:
+                scripted.append(i)
+                actions[i] = state.script
+                for array, part in zip(arrays, state.script, strict=True):
+                    array[i] = part
         if self.buffer is not None and place is not None and log_prob is not None:
             if scripted:
                 self.buffer.decided[place[0][scripted], place[1][scripted]] = False

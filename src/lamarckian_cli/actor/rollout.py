@@ -1,15 +1,17 @@
 """Many matches at once in one thread: coroutines wait, one forward pass answers them all.
 
-    while training:
-        rollout.step()                        # every match goes on until its policy must answer
-        unrolls = rollout.take(minimum)       # what is complete
+while training:
+    rollout.step()                        # every match goes on until its policy must answer
+    unrolls = rollout.take(minimum)       # what is complete
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import time
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from lamarckian_cli.actor.players import Player, check_state, spar, train
 from lamarckian_cli.actor.policy import Policy
@@ -19,6 +21,7 @@ from lamarckian_cli.mdp.scheduler import Scheduler, Signal, Task
 from lamarckian_cli.records import MatchResult, Unrolls
 from lamarckian_cli.seeding import derive_seed
 
+SILENCE_S = 60.0  # after which games outside this process count as gone
 FAILURES_IN_A_ROW = 10  # matches of one slot that may fail one after the other before the game is given up
 
 
@@ -62,17 +65,15 @@ class Rollout:
                 used[policy] += 1
             self._slots.append(Slot(index, players))
         self._begun = False
+        self._moved_at = time.monotonic()
 
     @property
     def finished(self) -> bool:
         """All matches of `limit` have been played."""
         return self._begun and not self._slots
 
-    def step(self, outside_timeout_s: float = 1.0) -> None:
-        """Let every match go on as far as it can, then answer all that wait for a policy.
-
-        With an external game, call it inside `run_outside`'s event loop: use `step_outside`.
-        """
+    def step(self) -> None:
+        """Let every match go on as far as it can, then answer all that wait for a policy."""
         self._begin()
         self.scheduler.run()
         self._handle_failures()
@@ -89,10 +90,15 @@ class Rollout:
         self._handle_failures()
         if self._answer():
             await asyncio.sleep(0)
-        elif self.scheduler.outside or self.scheduler.ready:
-            await self.scheduler.wait_outside(timeout_s)
-        elif not self.scheduler.advance() and self._slots:
-            await self.scheduler.wait_outside(timeout_s)
+            self._moved_at = time.monotonic()
+        elif self.scheduler.outside or self.scheduler.ready or not self.scheduler.advance():
+            if await self.scheduler.wait_outside(timeout_s):
+                self._moved_at = time.monotonic()
+            elif self._slots and time.monotonic() - self._moved_at > SILENCE_S:
+                raise MDPError(
+                    f"{self.spec.name} is silent: no player of any match moved for {SILENCE_S:g} s; "
+                    "is the game still running?"
+                )
 
     def take(self, minimum: int) -> list[Unrolls]:
         """Complete unrolls of every policy that has at least `minimum`."""
@@ -163,7 +169,7 @@ class Rollout:
             self.scheduler.cancel(task)
         self._finish(slot, number, controllers)
 
-    def _drive(self, controller: Controller, player: Player):  # type: ignore[no-untyped-def]
+    def _drive(self, controller: Controller, player: Player) -> Coroutine[Any, Any, None]:
         return (train if player.policy.buffer is not None else spar)(controller, player)
 
     async def _drive_all(self, slot: Slot, controllers: Sequence[Controller]) -> None:

@@ -53,7 +53,10 @@ def measure_sampling(overrides: Sequence[str], *, seconds: float) -> dict[str, A
         "limit": limit,
         "of_limit": trained["env_steps_per_s"] / limit,
         **parts,
-        **{name: trained[name] for name in ("staleness_mean", "staleness_paper", "cpu_percent", "memory_bytes")},
+        **{
+            name: trained[name]
+            for name in ("staleness_mean", "staleness_paper", "cpu_percent", "memory_bytes")
+        },
         "cores": cores,
         "seconds": seconds,
         "return": trained["return"],

@@ -12,7 +12,13 @@ from torch import Tensor
 
 
 def gae(
-    reward: Tensor, value: Tensor, next_value: Tensor, terminated: Tensor, ended: Tensor, discount: Tensor, lam: Tensor
+    reward: Tensor,
+    value: Tensor,
+    next_value: Tensor,
+    terminated: Tensor,
+    ended: Tensor,
+    discount: Tensor,
+    lam: Tensor,
 ) -> Tensor:
     """Advantages [T, ...] (Schulman et al. 2016, equation 16).
 

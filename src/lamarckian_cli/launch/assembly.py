@@ -31,7 +31,10 @@ def cast_players(job: Job, spec: MDPSpec) -> Cast:
     """Decide who plays each seat; ConfigError where the game cannot have it so."""
     players = job.players.seats
     if players is None:
-        players = ("main", *["builtin" if s in spec.builtin_seats else "main" for s in range(1, len(spec.seats))])
+        players = (
+            "main",
+            *["builtin" if s in spec.builtin_seats else "main" for s in range(1, len(spec.seats))],
+        )
     if len(players) != len(spec.seats):
         raise ConfigError(
             f"players.seats is {list(players)}; {spec.name} has {len(spec.seats)} seats, so it must name "
@@ -112,7 +115,9 @@ def message_unrolls(job: Job, cast: Cast) -> int:
     return max(1, min(fewest, job.algo.unrolls_per_batch // 2 or 1))
 
 
-def frozen_policy(run: Path, seat: SeatSpec, *, seed: int, greedy: bool = False, which: str = "latest") -> Policy:
+def frozen_policy(
+    run: Path, seat: SeatSpec, *, seed: int, greedy: bool = False, which: str = "latest"
+) -> Policy:
     """A finished run's policy, for this seat; RunError where it was made for another one."""
     from lamarckian_cli.launch.runfolder import RunFolder
     from lamarckian_cli.launch.wiring import build_job_from
@@ -132,5 +137,7 @@ def frozen_policy(run: Path, seat: SeatSpec, *, seed: int, greedy: bool = False,
     try:
         policy.load(Weights(policy=name, version=int(state["version"]), vector=state["vector"]))
     except ValueError as error:
-        raise RunError(f"{run} was trained on another game or network: {error}; choose a run of this game") from error
+        raise RunError(
+            f"{run} was trained on another game or network: {error}; choose a run of this game"
+        ) from error
     return policy

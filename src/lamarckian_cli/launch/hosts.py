@@ -30,7 +30,6 @@ from lamarckian_cli.launch.job import Job
 from lamarckian_cli.learner.batch import Batch, to_batch
 from lamarckian_cli.transport.channel import bind_gather, bind_weights, connect_gather, connect_weights
 from lamarckian_cli.transport.codec import MessageError
-from lamarckian_cli.transport.keys import JobKeys
 from lamarckian_cli.transport.packing import (
     pack_unrolls,
     pack_weights,
@@ -64,7 +63,9 @@ class LearnerHost:
         self._batches: queue.Queue[tuple[str, Batch]] = queue.Queue(maxsize=waiting)
         self._stop = threading.Event()
         self._lock = threading.Lock()  # over learners and counters, between two updates
-        self._threads = [threading.Thread(target=self._guard, args=(f,)) for f in (self._receive, self._learn)]
+        self._threads = [
+            threading.Thread(target=self._guard, args=(f,)) for f in (self._receive, self._learn)
+        ]
         self._first_update_at: float | None = None
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -245,4 +246,3 @@ class ActorHost:
                 message = pack_unrolls(unrolls, rollout.pop_results())
                 while not sender.send(message, WAIT_S) and not self._stop.is_set():
                     pass
-

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 import torch
@@ -43,7 +43,7 @@ class InprocTraining:
         self._minimum = message_unrolls(job, self.cast)
         self._epoch = 0  # of the schedule of checkpoints
 
-    def updates(self) -> Iterator[None]:
+    def updates(self) -> Generator[None]:
         """Sample and learn for ever; yields after each update."""
         loop = asyncio.new_event_loop() if self.mdp.external else None
         for name, policy in self._policies.items():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import secrets
 import shutil
 import tempfile
 import threading
@@ -136,8 +137,8 @@ class LocalTraining:
                 raise Interrupted
             if time.monotonic() > deadline:
                 raise ClusterError(
-                    f"{doing} took more than {self.job.cluster.start_timeout_s:g} s; is the machine overloaded? "
-                    "raise cluster.start_timeout_s"
+                    f"{doing} took more than {self.job.cluster.start_timeout_s:g} s; is the machine busy? "
+                    "Raise cluster.start_timeout_s"
                 )
         try:
             return ray.get(reference)
@@ -164,7 +165,8 @@ def _ray() -> Any:
 def _start_ray(cores: int) -> Any:
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_DEDUP_LOGS", "1")
+    if "RAY_AUTH_MODE" not in os.environ and "RAY_AUTH_TOKEN" not in os.environ:
+        os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         ray = _ray()
@@ -178,7 +180,9 @@ def _start_ray(cores: int) -> Any:
                 configure_logging=False,
             )
         except (RuntimeError, ConnectionError, TimeoutError, OSError) as error:
-            raise ClusterError(f"Ray did not start: {_first_line(error)}; `lamarck doctor` looks at it") from error
+            raise ClusterError(
+                f"Ray did not start: {_first_line(error)}; `lamarck doctor` looks at it"
+            ) from error
     return ray
 
 

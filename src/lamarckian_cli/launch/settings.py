@@ -25,9 +25,16 @@ class Budget:
         )
         for name in ("env_steps", "seconds"):
             value = getattr(self, name)
-            require(value is None or value > 0, f"budget.{name}", value, "it must be above 0, or null for no limit")
+            require(
+                value is None or value > 0,
+                f"budget.{name}",
+                value,
+                "it must be above 0, or null for no limit",
+            )
         rate = self.stop_win_rate
-        require(rate is None or 0 < rate <= 1, "budget.stop_win_rate", rate, "it must lie in (0, 1], or be null")
+        require(
+            rate is None or 0 < rate <= 1, "budget.stop_win_rate", rate, "it must lie in (0, 1], or be null"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,11 +57,16 @@ class Cluster:
             self.actors,
             "cluster=inproc has one actor; raise cluster.matches, or take cluster=local",
         )
-        require(self.matches >= 1, "cluster.matches", self.matches, "it must be at least 1 (64 suits most games)")
+        require(
+            self.matches >= 1, "cluster.matches", self.matches, "it must be at least 1 (64 suits most games)"
+        )
         require(self.queue_batches > 0, "cluster.queue_batches", self.queue_batches, "it must be above 0 (1)")
         require(self.restart_limit >= 0, "cluster.restart_limit", self.restart_limit, "it must be 0 or more")
         require(
-            self.start_timeout_s > 0, "cluster.start_timeout_s", self.start_timeout_s, "it must be above 0 (60)"
+            self.start_timeout_s > 0,
+            "cluster.start_timeout_s",
+            self.start_timeout_s,
+            "it must be above 0 (60)",
         )
 
 
@@ -109,4 +121,6 @@ class Run:
         for name in ("checkpoint_every_s", "checkpoint_every_env_steps", "log_every_s"):
             value = getattr(self, name)
             require(value > 0, f"run.{name}", value, "it must be above 0")
-        require(self.keep_checkpoints >= 1, "run.keep_checkpoints", self.keep_checkpoints, "it must be at least 1")
+        require(
+            self.keep_checkpoints >= 1, "run.keep_checkpoints", self.keep_checkpoints, "it must be at least 1"
+        )

@@ -73,12 +73,7 @@ class Session:
 
     def run(self) -> dict[str, Any]:
         """Train until the budget is spent or a signal came; the summary, which is also written."""
-        state = None
-        if self.job.resume is not None:
-            # A run that was killed before its first checkpoint begins anew.
-            state = self.folder.load_checkpoint("latest") if self.folder.checkpoints() else None
-            self._earlier_s = float(state["counters"]["seconds"]) if state else 0.0
-            self.folder.rewind(int(state["counters"]["env_steps"]) if state else 0)
+        state = self._earlier_state()
         with self.display:
             if self.job.cluster.kind == "inproc":
                 self._run_inproc(state)
@@ -171,6 +166,15 @@ class Session:
 
     # -------------------------------------------------------------- parts
 
+    def _earlier_state(self) -> dict[str, Any] | None:
+        """Where a resumed run goes on; None where it begins, also if it was killed before a checkpoint."""
+        if self.job.resume is None or not self.folder.checkpoints():
+            return None
+        state: dict[str, Any] = self.folder.load_checkpoint("latest")
+        self._earlier_s = float(state["counters"]["seconds"])
+        self.folder.rewind(int(state["counters"]["env_steps"]))
+        return state
+
     def _start_clock(self) -> None:
         self._began = time.monotonic()
         self._steps_before = self.counters.env_steps
@@ -197,7 +201,7 @@ class Session:
 
     def _log(self) -> None:
         now = time.monotonic()
-        if now - self._logged_at < self.job.run.log_every_s and not self._over():
+        if now - self._logged_at < self.job.run.log_every_s and not self._over() and not self._stop.is_set():
             return
         self._logged_at = now
         counters = self.counters
@@ -215,6 +219,7 @@ class Session:
                 "version": self.version,
                 "env_steps_per_s": self._rate(),
                 "matches": counters.matches,
+                "best_return": counters.best_return,
                 **scores,
                 **self.report,
                 **self.extra,

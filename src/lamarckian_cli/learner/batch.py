@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -98,7 +99,6 @@ class UnrollQueue:
 
 def to_batch(unrolls: Unrolls, device: torch.device | str) -> Batch:
     """Lay out unrolls for the update."""
-    count, length = unrolls.log_prob.shape
 
     def tensor(array: np.ndarray) -> Tensor:
         if not array.flags.writeable:
@@ -128,12 +128,13 @@ def select(unrolls: Unrolls, rows: np.ndarray) -> Unrolls:
     place = {int(row): i for i, row in enumerate(rows)}
     kept = [i for i, (row, _) in enumerate(unrolls.final_index.tolist()) if row in place]
     index = np.array([(place[int(r)], s) for r, s in unrolls.final_index[kept]], np.int64).reshape(-1, 2)
+    per_step: dict[str, Any] = {name: getattr(unrolls, name)[rows] for name in _PER_STEP}
     return replace(
         unrolls,
         inputs=tuple(x[rows] for x in unrolls.inputs),
         masks=tuple(None if m is None else m[rows] for m in unrolls.masks),
         actions=tuple(a[rows] for a in unrolls.actions),
-        **{name: getattr(unrolls, name)[rows] for name in _PER_STEP},
+        **per_step,
         final_inputs=tuple(x[kept] for x in unrolls.final_inputs),
         final_index=index,
     )
@@ -152,8 +153,12 @@ def join(parts: list[Unrolls]) -> Unrolls:
     first = np.cumsum([0] + [len(p.reward) for p in parts[:-1]])
     index = [p.final_index + np.array([start, 0]) for p, start in zip(parts, first, strict=True)]
 
+    per_step: dict[str, Any] = {name: np.concatenate([getattr(p, name) for p in parts]) for name in _PER_STEP}
+
     def together(name: str) -> tuple[np.ndarray, ...]:
-        return tuple(np.concatenate(arrays) for arrays in zip(*(getattr(p, name) for p in parts), strict=True))
+        return tuple(
+            np.concatenate(arrays) for arrays in zip(*(getattr(p, name) for p in parts), strict=True)
+        )
 
     return replace(
         parts[0],
@@ -163,7 +168,7 @@ def join(parts: list[Unrolls]) -> Unrolls:
             for masks in zip(*(p.masks for p in parts), strict=True)
         ),
         actions=together("actions"),
-        **{name: np.concatenate([getattr(p, name) for p in parts]) for name in _PER_STEP},
+        **per_step,
         final_inputs=together("final_inputs"),
         final_index=np.concatenate(index),
     )

@@ -71,7 +71,7 @@ class Learner:
         )
         self._piece = IMAGE_PIECE if self.network.body.images else VECTOR_PIECE
         self._rng = np.random.Generator(np.random.PCG64(derive_seed(seed, ("minibatches", policy))))
-        self._observations = RunningMoments(self.network.body.mean.numel())  # type: ignore[operator]
+        self._observations = RunningMoments(self.network.body.mean.numel())
         self._returns = RunningMoments(len(seat.rewards))
         heads = seat.rewards
         self._discount = self._per_head([h.discount for h in heads], algorithm.discount)
@@ -273,9 +273,9 @@ class Learner:
         self._observations.update(torch.cat(numbers, dim=1).cpu().numpy())
         for body in (self.network.body, self.network.critic_body):
             if body is not None:
-                body.mean.copy_(torch.from_numpy(self._observations.mean))  # type: ignore[operator]
+                body.mean.copy_(torch.from_numpy(self._observations.mean))
                 inverse = torch.from_numpy(1.0 / self._observations.deviation)
-                body.inverse_deviation.copy_(inverse)  # type: ignore[operator]
+                body.inverse_deviation.copy_(inverse)
 
     def _return_scale(self) -> Tensor:
         """[K] what the critic's numbers are multiplied with to give returns."""
@@ -316,7 +316,8 @@ class Learner:
         self.parameters.load(state["vector"])
         if state["adam"]:
             self._optimizer.state[self._trained] = {
-                name: torch.from_numpy(np.array(value)).to(self.device) for name, value in state["adam"].items()
+                name: torch.from_numpy(np.array(value)).to(self.device)
+                for name, value in state["adam"].items()
             }
         self._observations.restore(state["observations"])
         self._returns.restore(state["returns"])

@@ -16,6 +16,7 @@ The actor adds a fourth, the policy's answer (`actor/rollout.py`).
 from __future__ import annotations
 
 import asyncio
+import functools
 import heapq
 import types
 from collections import deque
@@ -129,7 +130,7 @@ class Scheduler:
             except StopIteration:
                 task.done = True
                 continue
-            except Exception as error:
+            except (Exception, asyncio.CancelledError) as error:
                 task.done, task.error = True, error
                 self.failed.append(task)
                 continue
@@ -170,18 +171,19 @@ class Scheduler:
         return True
 
     def _park_future(self, task: Task, future: Any) -> None:
+        if future is None:  # asyncio.sleep(0): let the event loop run once
+            self.outside += 1
+            asyncio.get_running_loop().call_soon(self._outside_done, task)
+            return
         if not asyncio.isfuture(future):
             task.wake_error(TypeError(f"a coroutine awaited {future!r}, which is no Signal, sleep or future"))
             return
         future._asyncio_future_blocking = False  # the protocol by which a task takes a future over
         self.outside += 1
-        future.add_done_callback(lambda future: self._future_done(task, future))
+        future.add_done_callback(functools.partial(self._outside_done, task))
 
-    def _future_done(self, task: Task, future: asyncio.Future[Any]) -> None:
+    def _outside_done(self, task: Task, _: asyncio.Future[Any] | None = None) -> None:
         self.outside -= 1
-        if future.cancelled():
-            task.wake_error(asyncio.CancelledError())
-        else:
-            task.wake()  # the future's own await raises its exception or returns its result
+        task.wake()  # a future's own await raises its exception or returns its result
         if self._arrived is not None:
             self._arrived.set()

@@ -45,5 +45,8 @@ class Architecture:
             f"choose one of {', '.join(ACTIVATIONS)}",
         )
         require(
-            self.initial_deviation > 0, "model.initial_deviation", self.initial_deviation, "it must be above 0"
+            self.initial_deviation > 0,
+            "model.initial_deviation",
+            self.initial_deviation,
+            "it must be above 0",
         )

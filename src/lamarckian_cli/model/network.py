@@ -88,6 +88,9 @@ class Network(nn.Module):
 class Body(nn.Module):
     """From a seat's inputs to hidden features [N, width]."""
 
+    mean: Tensor  # [numbers] of the observations, which travel with the weights
+    inverse_deviation: Tensor  # [numbers]
+
     def __init__(self, inputs: tuple[InputSpec, ...], architecture: Architecture) -> None:
         super().__init__()
         self.inputs = inputs
@@ -114,7 +117,9 @@ class Body(nn.Module):
         if numbers:
             flat = numbers[0] if len(numbers) == 1 else torch.cat(numbers, dim=1)
             if self.normalizes:
-                flat = ((flat - self.mean) * self.inverse_deviation).clamp(-NORMALIZED_LIMIT, NORMALIZED_LIMIT)
+                flat = ((flat - self.mean) * self.inverse_deviation).clamp(
+                    -NORMALIZED_LIMIT, NORMALIZED_LIMIT
+                )
             if not images:
                 return self.hidden(flat, low_precision, first_in_full=True)  # type: ignore[no-any-return]
             images.append(flat.to(low_precision))
