@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 
 from race.game import Race
 from remote.client import Remote
@@ -12,7 +11,6 @@ from lamarckian_cli.mdp.check import check_mdp
 print(check_mdp(Race()))
 server = subprocess.Popen([sys.executable, "remote/server.py", "5758"])
 try:
-    time.sleep(1)
     print(check_mdp(Remote(port=5758), matches=1))
 finally:
     server.kill()

@@ -20,6 +20,8 @@ from lamarckian_cli.records import (
     State,
 )
 
+CONNECT_TIMEOUT_S = 20.0
+
 
 class Remote:
     """The MDP. A match is one connection, and many are open at once."""
@@ -91,7 +93,7 @@ class RemotePlayer:
         if self._over:
             raise RuntimeError("the match is over")
         if self._writer is None:  # the first step, which takes no decision
-            self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
+            self._reader, self._writer = await _connect(self._port)
             self._writer.write(f"{self._seed}\n".encode())
         else:
             assert action is not None
@@ -100,3 +102,13 @@ class RemotePlayer:
         self._number, self._reward, self._over = float(number), float(points), over == b"1"
         self._points += self._reward
         return TERMINATED if self._over else RUNNING
+
+
+async def _connect(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection to the server, which may still be starting."""
+    async with asyncio.timeout(CONNECT_TIMEOUT_S):
+        while True:
+            try:
+                return await asyncio.open_connection("127.0.0.1", port)
+            except ConnectionRefusedError:
+                await asyncio.sleep(0.1)

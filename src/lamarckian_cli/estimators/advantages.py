@@ -7,8 +7,10 @@ match was truncated), `ended` cuts the trace, and `terminated` alone ends the va
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def gae(
@@ -37,10 +39,10 @@ def gae(
 
 def discounted_sum(delta: Tensor, decay: Tensor) -> Tensor:
     """x_t = delta_t + decay_t x_t+1 along the first axis, with x_T = 0; both [T, ...]."""
-    total = torch.empty_like(delta)
+    total = delta.new_empty(delta.shape)
     decay = decay.expand_as(delta)
-    last = torch.zeros_like(delta[0])
+    last = delta.new_zeros(delta.shape[1:])
     for t in range(delta.shape[0] - 1, -1, -1):
-        last = torch.addcmul(delta[t], decay[t], last)
+        last = delta[t].addcmul(decay[t], last)
         total[t] = last
     return total

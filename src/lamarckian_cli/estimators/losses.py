@@ -6,8 +6,10 @@ average over the former alone, value terms over all steps.
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def masked_mean(x: Tensor, weight: Tensor) -> Tensor:
@@ -18,7 +20,7 @@ def masked_mean(x: Tensor, weight: Tensor) -> Tensor:
 def clipped_surrogate(log_ratio: Tensor, advantage: Tensor, weight: Tensor, clip: float) -> Tensor:
     """Negative of PPO's objective (Schulman et al. 2017, equation 7): -mean min(r A, clip(r) A)."""
     ratio = log_ratio.exp()
-    worst = torch.minimum(ratio * advantage, ratio.clamp(1 - clip, 1 + clip) * advantage)
+    worst = (ratio * advantage).minimum(ratio.clamp(1 - clip, 1 + clip) * advantage)
     return -masked_mean(worst, weight)
 
 
@@ -37,7 +39,7 @@ def clipped_value_error(
 ) -> Tensor:
     """PPO's value loss whose step away from `old_value` [N, K] is bounded by `clip`."""
     near = old_value + (value - old_value).clamp(-clip, clip)
-    error = torch.maximum((value - target).square(), (near - target).square())
+    error = (value - target).square().maximum((near - target).square())
     return 0.5 * (error.mean(0) * head_weight).sum()
 
 

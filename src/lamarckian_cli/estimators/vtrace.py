@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from torch import Tensor
+from typing import TYPE_CHECKING, NamedTuple
 
 from lamarckian_cli.estimators.advantages import discounted_sum
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class VTrace(NamedTuple):

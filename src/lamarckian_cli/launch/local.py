@@ -7,9 +7,9 @@ again and joins where it left; training goes on meanwhile.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import logging
 import os
-import secrets
 import shutil
 import tempfile
 import threading
@@ -26,6 +26,17 @@ LOOK_S = 0.2  # how often a wait looks whether it was asked to stop
 
 class Interrupted(Exception):
     """A signal asked to stop while something was waited for."""
+
+
+class Process:
+    """A host in a process of its own. Torch takes seconds to import, and is imported there alone."""
+
+    def __init__(self, host: str, *arguments: Any) -> None:
+        hosts = importlib.import_module("lamarckian_cli.launch.hosts")
+        self._host = getattr(hosts, host)(*arguments)
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        return getattr(self._host, method)(*arguments)
 
 
 class LocalTraining:
@@ -53,42 +64,39 @@ class LocalTraining:
                 f"take cluster.actors={cores}, or fewer"
             )
         ray = _start_ray(cores)
-        from lamarckian_cli.launch.hosts import ActorHost, LearnerHost
-
         self._sockets = tempfile.mkdtemp(prefix="lamarck-")  # mode 0700
         threads = max(1, cores - actors)
-        environment = {"env_vars": {"OMP_NUM_THREADS": str(threads)}}
         self._learner = (
-            ray.remote(LearnerHost)
-            .options(num_cpus=0, max_concurrency=4, runtime_env=environment)
-            .remote(self.job, self._sockets, threads, "cpu")
+            ray.remote(Process)
+            .options(num_cpus=0, max_concurrency=4)
+            .remote("LearnerHost", self.job, self._sockets, threads, "cpu")
         )
-        self._actor_class = ray.remote(ActorHost).options(num_cpus=1, max_concurrency=3)
+        self._actor_class = ray.remote(Process).options(num_cpus=1, max_concurrency=3)
         self._actors = [self._new_actor(number) for number in range(actors)]
         if state is not None:
-            self._call(self._learner.restore.remote(state), "restoring the checkpoint")
-        self._call(self._learner.start.remote(), "starting the learner")
+            self._call(self._learner.call.remote("restore", state), "restoring the checkpoint")
+        self._call(self._learner.call.remote("start"), "starting the learner")
         for number, actor in enumerate(self._actors):
-            self._running[actor.run.remote()] = number
+            self._running[actor.call.remote("run")] = number
 
     def progress(self) -> dict[str, Any]:
         """The learner's progress; also looks after the actors."""
         self._look_after_actors()
-        progress: dict[str, Any] = self._call(self._learner.progress.remote(), "learning")
+        progress: dict[str, Any] = self._call(self._learner.call.remote("progress"), "learning")
         progress["actor_restarts"] = self.restarts
         return progress
 
     def state(self) -> dict[str, Any]:
-        state: dict[str, Any] = self._call(self._learner.state.remote(), "reading the learner's state")
+        state: dict[str, Any] = self._call(self._learner.call.remote("state"), "reading the learner's state")
         return state
 
     def pids(self) -> dict[str, int]:
         """Process ids of learner and actors, by name."""
         ray = _ray()
-        ids = {"learner": self._call(self._learner.pid.remote(), "asking for process ids")}
+        ids = {"learner": self._call(self._learner.call.remote("pid"), "asking for process ids")}
         for number, actor in enumerate(self._actors):
             with contextlib.suppress(ray.exceptions.RayError):
-                ids[f"actor {number}"] = ray.get(actor.pid.remote(), timeout=STOP_TIMEOUT_S)
+                ids[f"actor {number}"] = ray.get(actor.call.remote("pid"), timeout=STOP_TIMEOUT_S)
         return ids
 
     def stop(self) -> None:
@@ -96,9 +104,9 @@ class LocalTraining:
         ray = _ray()
         if ray.is_initialized():
             with contextlib.suppress(ray.exceptions.RayError):
-                stops = [actor.stop.remote() for actor in self._actors]
+                stops = [actor.call.remote("stop") for actor in self._actors]
                 if self._learner is not None:
-                    stops.append(self._learner.stop.remote())
+                    stops.append(self._learner.call.remote("stop"))
                 ray.wait(stops, num_returns=len(stops), timeout=STOP_TIMEOUT_S) if stops else None
                 runs = list(self._running)
                 ray.wait(runs, num_returns=len(runs), timeout=STOP_TIMEOUT_S) if runs else None
@@ -108,7 +116,7 @@ class LocalTraining:
             shutil.rmtree(self._sockets, ignore_errors=True)
 
     def _new_actor(self, number: int) -> Any:
-        return self._actor_class.remote(self.job, number, self._sockets)
+        return self._actor_class.remote("ActorHost", self.job, number, self._sockets)
 
     def _look_after_actors(self) -> None:
         ray = _ray()
@@ -127,7 +135,7 @@ class LocalTraining:
             except ray.exceptions.RayTaskError as error:
                 raise _cause(error, f"actor {number}") from error
             self._actors[number] = self._new_actor(number)
-            self._running[self._actors[number].run.remote()] = number
+            self._running[self._actors[number].call.remote("run")] = number
 
     def _call(self, reference: Any, doing: str) -> Any:
         ray = _ray()
@@ -165,11 +173,11 @@ def _ray() -> Any:
 def _start_ray(cores: int) -> Any:
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    if "RAY_AUTH_MODE" not in os.environ and "RAY_AUTH_TOKEN" not in os.environ:
-        os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         ray = _ray()
+        # Ray makes a token for the cluster by itself, and says so in a warning.
+        logging.getLogger("ray").setLevel(logging.ERROR)
         try:
             ray.init(
                 address="local",

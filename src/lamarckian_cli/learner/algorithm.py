@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import NamedTuple
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, NamedTuple
 
 from lamarckian_cli.errors import require
 from lamarckian_cli.estimators.losses import masked_mean, value_error
-from lamarckian_cli.model.distribution import ActionDistribution
-from lamarckian_cli.model.network import Outputs
+
+if TYPE_CHECKING:  # hyperparameters are checked where torch is not needed, and takes seconds to import
+    from torch import Tensor
+
+    from lamarckian_cli.model.distribution import ActionDistribution
+    from lamarckian_cli.model.network import Outputs
 
 
 class EstimateInputs(NamedTuple):
@@ -155,8 +156,7 @@ class Algorithm(ABC):
         value = self.value_loss(outputs.value, steps)
         entropy = masked_mean(entropies, steps.decided)
         total = self.policy_weight * policy + self.value_weight * value - self.entropy_weight * entropy
-        with torch.no_grad():
-            log_ratio = log_prob - steps.log_prob
-            divergence = masked_mean(log_ratio.exp() - 1 - log_ratio, steps.decided)
+        log_ratio = log_prob.detach() - steps.log_prob
+        divergence = masked_mean(log_ratio.exp() - 1 - log_ratio, steps.decided)
         parts = {"policy_loss": policy, "value_loss": value, "entropy": entropy, "kl": divergence}
         return Loss(total, {name: part.detach() for name, part in parts.items()})

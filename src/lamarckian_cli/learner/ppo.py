@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from lamarckian_cli.errors import require
 from lamarckian_cli.estimators.advantages import gae
 from lamarckian_cli.estimators.losses import clipped_surrogate, clipped_value_error
 from lamarckian_cli.learner.algorithm import Algorithm, EstimateInputs, Steps, Targets
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
