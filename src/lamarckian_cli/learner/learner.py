@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from lamarckian_cli.errors import RunError
 from lamarckian_cli.estimators.losses import normalized
+from lamarckian_cli.learner.adam import Adam
 from lamarckian_cli.learner.algorithm import Algorithm, EstimateInputs, Steps
 from lamarckian_cli.learner.batch import Batch, UnrollQueue, to_batch
 from lamarckian_cli.learner.statistics import RunningMoments
@@ -64,10 +65,8 @@ class Learner:
             self.network.critic_body.normalizes = algorithm.normalize_observations
         self.parameters = FlatParameters(self.network, bf16=self.bf16, device=device)
         self.distribution = ActionDistribution(seat.heads, device)
-        self._trained = nn.Parameter(self.parameters.trained)
-        self._trained.grad = self.parameters.gradient
-        self._optimizer = torch.optim.Adam(
-            [self._trained], lr=algorithm.lr, eps=algorithm.adam_epsilon, fused=True
+        self._optimizer = Adam(
+            self.parameters.trained, self.parameters.gradient, lr=algorithm.lr, epsilon=algorithm.adam_epsilon
         )
         self._piece = IMAGE_PIECE if self.network.body.images else VECTOR_PIECE
         self._rng = np.random.Generator(np.random.PCG64(derive_seed(seed, ("minibatches", policy))))
@@ -120,7 +119,7 @@ class Learner:
         report = {name: float(value) for name, value in parts.items()}
         report["staleness_mean"] = float(staleness.mean())
         report["staleness_max"] = float(staleness.max())
-        report["lr"] = self._optimizer.param_groups[0]["lr"]
+        report["lr"] = self._optimizer.lr
         if not math.isfinite(report["loss"]):
             raise RunError(
                 f"the loss of policy {self.policy!r} became {report['loss']} at version {self.version}; "
@@ -259,8 +258,7 @@ class Learner:
         share = 1.0
         if self.algorithm.lr_schedule == "linear" and self.total_env_steps:
             share = max(0.0, 1.0 - self.env_steps / self.total_env_steps)
-        for group in self._optimizer.param_groups:
-            group["lr"] = self.algorithm.lr * share
+        self._optimizer.lr = self.algorithm.lr * share
 
     def _normalize_observations(self, batch: Batch) -> None:
         numbers = [
@@ -291,13 +289,12 @@ class Learner:
 
     def state(self) -> dict[str, Any]:
         """Everything that a resumed run needs, as arrays and numbers."""
-        moments = self._optimizer.state.get(self._trained, {})
         return {
             "version": self.version,
             "env_steps": self.env_steps,
             "dropped_env_steps": self.dropped_env_steps,
             "vector": self.parameters.snapshot(),
-            "adam": {name: value.detach().cpu().numpy().copy() for name, value in moments.items()},
+            "adam": self._optimizer.state(),
             "observations": self._observations.state(),
             "returns": self._returns.state(),
             "rng": self._rng.bit_generator.state,
@@ -314,11 +311,7 @@ class Learner:
         self.env_steps = int(state["env_steps"])
         self.dropped_env_steps = int(state["dropped_env_steps"])
         self.parameters.load(state["vector"])
-        if state["adam"]:
-            self._optimizer.state[self._trained] = {
-                name: torch.from_numpy(np.array(value)).to(self.device)
-                for name, value in state["adam"].items()
-            }
+        self._optimizer.restore(state["adam"])
         self._observations.restore(state["observations"])
         self._returns.restore(state["returns"])
         self._rng.bit_generator.state = state["rng"]
