@@ -16,24 +16,13 @@ from lamarckian_cli.actor.policy import Policy
 from lamarckian_cli.errors import MDPError
 from lamarckian_cli.mdp.interface import Controller
 from lamarckian_cli.mdp.scheduler import Task
-from lamarckian_cli.records import Action, DiscreteHead, SeatSpec, State
+from lamarckian_cli.records import RUNNING, Action, DiscreteHead, SeatSpec, State
 
 
 class Player:
     """One seat of one match slot, over all its matches: who decides, and where it is recorded."""
 
-    __slots__ = (
-        "_carried",
-        "_last",
-        "discounted",
-        "policy",
-        "returns",
-        "seat",
-        "slot",
-        "state",
-        "steps",
-        "task",
-    )
+    __slots__ = ("last", "policy", "returns", "seat", "slot", "state", "steps", "task")
 
     def __init__(self, seat: int, policy: Policy, slot: int) -> None:
         self.seat = seat
@@ -42,9 +31,8 @@ class Player:
         self.state: State
         self.task: Task
         self.steps = 0  # of this match that were recorded
-        self.returns: list[float] = []
-        self._last: Sequence[float] | None = None  # what the last recorded step brought
-        self._carried: Sequence[float] | None = None  # of steps before the match's first decision
+        self.returns = [0.0] * len(policy.seat.rewards)
+        self.last: Sequence[float] = self.returns.copy()  # what the last recorded step brought
 
     def park(self, task: Task) -> None:
         self.task = task
@@ -57,59 +45,52 @@ class Player:
 
     def begin(self) -> None:
         self.steps = 0
-        self.returns = [0.0] * len(self.policy.seat.rewards)
-        self._carried = None
-
-    def pop_reward(self) -> Sequence[float]:
-        """What the last recorded step brought; zeros before the first."""
-        last = self._last
-        return last if last is not None else [0.0] * len(self.policy.seat.rewards)
-
-    def gain(self, reward: Sequence[float]) -> None:
-        """The reward of a recorded step."""
-        self.steps += 1
-        if self._carried is not None:
-            reward = [a + b for a, b in zip(reward, self._carried, strict=True)]
-            self._carried = None
-        self._last = reward
-
-    def gain_skipped(self, reward: Sequence[float]) -> None:
-        """The reward of a step without decision goes to the step before it, or to the first."""
-        before = self._carried if self.steps == 0 else self._last
-        total = reward if before is None else [a + b for a, b in zip(reward, before, strict=True)]
-        if self.steps == 0:
-            self._carried = total
-        else:
-            self._last = total
+        self.returns = [0.0] * len(self.returns)
 
 
 async def train(controller: Controller, player: Player) -> None:
-    """Drive a controller to its match's end with a policy that learns."""
-    act, see, reward = controller.act, controller.state, controller.reward
-    decide, returns = player.decide, player.returns
-    single = len(returns) == 1
+    """Drive a controller to its match's end with a policy that learns.
+
+    This loop runs once an env step of everything: what it does not need to do, it does not.
+    """
+    act, see, reward, decide = controller.act, controller.state, controller.reward, player.decide
+    returns = player.returns
+    several = len(returns) > 1
+    early: Sequence[float] | None = None  # gained before the match's first decision
+    steps = 0
     state = see()
     while True:
         if state.decision:
             action = await decide(state)
             outcome = await act(action)
             gained = reward()
-            player.gain(gained)
+            steps += 1
+            if early is None:
+                player.last = gained
+            else:
+                player.last, early = _sum(early, gained), None
         else:
             outcome = await act(None)
             gained = reward()
-            player.gain_skipped(gained)
-        if single:
-            returns[0] += gained[0]
-        else:
-            for i, value in enumerate(gained):
-                returns[i] += value
+            if steps:
+                player.last = _sum(player.last, gained)
+            else:
+                early = gained if early is None else _sum(early, gained)
+        returns[0] += gained[0]
+        if several:
+            for k in range(1, len(returns)):
+                returns[k] += gained[k]
         state = see()
-        if outcome.terminated or outcome.truncated:
+        if outcome is not RUNNING and (outcome.terminated or outcome.truncated):
             break
+    player.steps = steps
     buffer = player.policy.buffer
-    if buffer is not None and player.steps:
+    if buffer is not None and steps:
         buffer.end(player.slot, terminated=outcome.terminated, final=state.inputs)
+
+
+def _sum(one: Sequence[float], other: Sequence[float]) -> Sequence[float]:
+    return [a + b for a, b in zip(one, other, strict=True)]
 
 
 async def spar(controller: Controller, player: Player) -> None:

@@ -70,7 +70,7 @@ class Policy:
         place = None
         if self.buffer is not None:
             slots = np.array([player.slot for player in players])
-            rewards = np.array([player.pop_reward() for player in players], np.float32)
+            rewards = np.array([player.last for player in players], np.float32)
             place = self.buffer.observe(slots, inputs, rewards)
             self._record_masks(place, masks)
         with torch.inference_mode():
@@ -83,19 +83,17 @@ class Policy:
         arrays = [action.numpy() for action in chosen]
         columns = [a.tolist() if a.ndim == 1 else list(a) for a in arrays]
         actions = list(zip(*columns, strict=True))
-        scripted = []
-        for i, state in enumerate(states):
-            if state.script is not None:
-                scripted.append(i)
-                actions[i] = state.script
-                for array, part in zip(arrays, state.script, strict=True):
-                    array[i] = part
+        scripts = [state.script for state in states]
+        scripted = [i for i, script in enumerate(scripts) if script is not None] if any(scripts) else []
+        for i in scripted:
+            actions[i] = scripts[i] or ()
+            for array, part in zip(arrays, actions[i], strict=True):
+                array[i] = part
         if self.buffer is not None and place is not None and log_prob is not None:
             if scripted:
                 self.buffer.decided[place[0][scripted], place[1][scripted]] = False
             self.buffer.record(slots, place, arrays, log_prob.numpy(), self.version)
-        for player, action in zip(players, actions, strict=True):
-            player.task.wake(action)
+        players[0].task.scheduler.wake_all([player.task for player in players], actions)
 
     def _stack(self, players: list[Player], states: list[State]) -> tuple[np.ndarray, ...]:
         stacked = []

@@ -20,7 +20,7 @@ import functools
 import heapq
 import types
 from collections import deque
-from collections.abc import Coroutine, Generator
+from collections.abc import Coroutine, Generator, Iterable
 from typing import Any, Protocol
 
 
@@ -140,6 +140,10 @@ class Scheduler:
                 self._park_future(task, parking)
             else:
                 park(task)
+
+    def wake_all(self, tasks: Iterable[Task], values: Iterable[Any]) -> None:
+        """`task.wake(value)` for all of them, at once."""
+        self.ready.extend(zip(tasks, values, strict=True))
 
     def wake_after(self, duration_s: float, task: Task) -> None:
         self._order += 1
