@@ -68,7 +68,11 @@ CASES = [
     (["-m", "algo.lr=interval(0,1)"], "the basic sweeper takes lists"),
     (["-sc", "what=bash"], "-sc is followed by 'what=bash'"),
     (["run.dir=/proc/nothing/here"], "run.dir"),
-    (["resume=nowhere"], "resume is 'nowhere'; there is no config.yaml in it"),
+    (["resume=nowhere"], "resume is 'nowhere'; there is no run folder 'nowhere'"),
+    (["resume=last"], "resume is 'last'; there is no run below runs/"),
+    (["env=gym", "env.id=A-v0", "env.kwargz.g=1"], "env.kwargz is not a known key; did you mean env.kwargs?"),
+    (["env=gym", "env.id=A-v0", "env.g=1"], "env.g is not a known key"),
+    (["env=cartpole", "env.kwargs=5"], "env.kwargs is 5; it must be a group of keys"),
 ]
 
 

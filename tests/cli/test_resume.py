@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
+
+from lamarckian_cli.launch.runfolder import RunFolder
 
 
 @pytest.fixture
@@ -28,6 +32,44 @@ def test_continues_with_its_own_configuration(lamarck, run_folder: Path) -> None
     assert (job.budget.env_steps, job.cluster.actors, job.run.log_every_s) == (4_000_000, 1, 1.0)
     assert job.resume == run_folder
     assert job.run.dir == str(run_folder)
+
+
+@pytest.mark.parametrize("name", ["last", "mine"])
+def test_finds_a_run_as_eval_does(lamarck, run_folder: Path, tmp_path: Path, name: str) -> None:
+    (tmp_path / "runs").mkdir()
+    run_folder.rename("runs/mine")
+    assert lamarck("train", f"resume={name}").status == 0
+    assert lamarck.jobs[0].resume == Path("runs/mine")
+    assert lamarck.jobs[0].run.dir == "runs/mine"
+
+
+def test_finds_the_code_where_the_run_had_it(lamarck, tmp_path: Path, monkeypatch) -> None:
+    project = tmp_path / "project"
+    (project / "mine" / "env").mkdir(parents=True)
+    (project / "resumed_game.py").write_text("class Game:\n    pass\n")
+    (project / "mine" / "env" / "my_game.yaml").write_text("# Mine.\n_target_: resumed_game.Game\n")
+    monkeypatch.delitem(sys.modules, "resumed_game", raising=False)
+    answer = lamarck("train", "--config-dir", "project/mine", "env=my_game", "run.dir=old")
+    assert answer.status == 0, answer.err
+    (tmp_path / "old" / "summary.json").unlink()
+    RunFolder.create(tmp_path / "old", lamarck.jobs[0].config, ["lamarck"]).finish("interrupted")
+
+    def elsewhere() -> None:
+        monkeypatch.delitem(sys.modules, "resumed_game", raising=False)
+        monkeypatch.setattr(sys, "path", [p for p in sys.path if not Path(p).is_relative_to(tmp_path)])
+        monkeypatch.setenv("PYTHONPATH", "")
+
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    elsewhere()
+    answer = lamarck("train", "resume=../old")
+    assert answer.status == 0, answer.err
+    assert str(project) in os.environ["PYTHONPATH"]  # for the processes that it starts
+    elsewhere()
+    project.rename(tmp_path / "moved")
+    answer = lamarck("train", "resume=../old")
+    assert answer.status == 2
+    assert f"had code from folders that are gone: {project}" in answer.err
 
 
 @pytest.mark.parametrize(

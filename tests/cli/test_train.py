@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
 from lamarckian_cli.errors import RunError
+from lamarckian_cli.launch.job import Job
+from lamarckian_cli.launch.runfolder import RunFolder
+from lamarckian_cli.launch.runs import list_runs
 from lamarckian_cli.learner.impala import IMPALA
 from lamarckian_cli.learner.ppo import PPO
 
+LAUNCHER = "lamarckian_cli.launch.train"
 GAME = """
 class Game:
     def __init__(self, size: int = 1) -> None:
@@ -62,6 +67,28 @@ def test_tuned_values_follow_environment_and_algorithm(lamarck) -> None:
     assert (experiment.algo, experiment.budget, experiment.env) == (impala.algo, impala.budget, impala.env)
 
 
+@pytest.mark.parametrize(
+    ("override", "expected"),
+    [
+        ("env.kwargs={g: 5.0}", {"g": 5.0}),
+        ("env.kwargs.g=5.0", {"g": 5.0}),
+        ("+env.kwargs.g=5.0", {"g": 5.0}),
+        ("env.kwargs.deep={a: [1]}", {"deep": {"a": [1]}}),
+    ],
+)
+@pytest.mark.parametrize("env", ["gym", "pendulum", "pettingzoo"])
+def test_arguments_of_a_library_take_any_key(lamarck, env: str, override: str, expected: object) -> None:
+    named = {"gym": ["env.id=Pendulum-v1"], "pettingzoo": ["env.target=a.b"]}.get(env, [])
+    answer = lamarck("train", f"env={env}", *named, override)
+    assert answer.status == 0, answer.err
+    assert lamarck.jobs[0].env.spec["kwargs"] == expected
+
+
+def test_arguments_of_a_library_can_be_swept(lamarck) -> None:
+    assert lamarck("train", "-m", "env=pendulum", "env.kwargs.g=5.0,9.0").status == 0
+    assert [job.env.spec["kwargs"]["g"] for job in lamarck.jobs] == [5.0, 9.0]
+
+
 def test_multirun_hands_over_every_combination(lamarck, tmp_path: Path) -> None:
     answer = lamarck("train", "-m", "env=cartpole,pong", "seed=0,1", "--json")
     assert answer.status == 0, answer.err
@@ -78,6 +105,20 @@ def test_multirun_hands_over_every_combination(lamarck, tmp_path: Path) -> None:
     document = json.loads(answer.out)
     assert [job["seed"] for job in document["jobs"]] == [0, 1, 0, 1]
     assert document["jobs"][0]["overrides"] == ["env=cartpole", "seed=0"]
+
+
+def test_flags_may_stand_between_overrides(lamarck) -> None:
+    answer = lamarck("train", "env=cartpole", "-m", "seed=0,1", "tuned=none")
+    assert answer.status == 0, answer.err
+    assert [job.seed for job in lamarck.jobs] == [0, 1]
+
+
+def test_jobs_of_a_sweep_are_named_by_what_varies(lamarck) -> None:
+    fixed = ["env=cartpole", "tuned=none", "budget.env_steps=7"]
+    assert lamarck("train", "-m", *fixed, "seed=0,1").status == 0
+    assert lamarck("train", "-m", *fixed, "algo=ppo,impala", "algo.lr=choice(0.5)").status == 0
+    names = [Path(job.run.dir).name for job in lamarck.jobs]
+    assert names == ["0-seed-0", "1-seed-1", "0-algo.lr-0.5+algo-ppo", "1-algo.lr-0.5+algo-impala"]
 
 
 def test_multirun_with_run_folders_of_ones_own(lamarck) -> None:
@@ -144,6 +185,26 @@ def test_a_package_adds_options(lamarck, tmp_path, monkeypatch) -> None:
     assert "A quick one." in lamarck("list", "experiment").out
     assert lamarck("train", "experiment=quick").status == 0
     assert lamarck.jobs[0].budget.env_steps == 7
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["env=pettingzoo", "env.target=a.b"], {"env": "pettingzoo", "algo": "ppo"}),
+        (["env=pong_pixels", "algo=impala"], {"env": "pong_pixels", "algo": "impala"}),
+        (["env=gym", "env.id=Acrobot-v1"], {"env": "Acrobot-v1", "algo": "ppo"}),
+        (["experiment=cartpole_impala"], {"env": "CartPole-v1", "algo": "impala"}),
+    ],
+)
+def test_a_run_is_called_by_what_was_chosen(lamarck, monkeypatch, tmp_path, arguments, expected) -> None:
+    def create(job: Job, *, json_output: bool) -> dict[str, object]:
+        RunFolder.create(Path(job.run.dir), job.config, ["lamarck"]).finish("finished")
+        return {"best_return": None}
+
+    monkeypatch.setattr(sys.modules[LAUNCHER], "train", create)
+    assert lamarck("train", *arguments, "run.dir=runs/x").status == 0
+    (run,) = list_runs(tmp_path / "runs")
+    assert {key: run[key] for key in expected} == expected
 
 
 def test_what_the_launcher_says_is_the_message(lamarck, tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import io
 import subprocess
+import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from lamarckian_cli.config.folders import open_user_code
 from lamarckian_cli.errors import ConfigError, LamarckError, MDPError, MissingPackage, RunError
 from lamarckian_cli.launch import evaluate as evaluation
 from lamarckian_cli.launch import video as recording
@@ -150,12 +153,52 @@ def run(tmp_path: Path) -> Path:
     return make_run(tmp_path / "run")
 
 
+@pytest.fixture
+def run_of_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+    """A run that was started in a folder with a game of its own, and that folder; now we are elsewhere."""
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "strolling.py").write_text(f"from {__name__} import Walk\n\nclass Stroll(Walk):\n    pass\n")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setenv("PYTHONPATH", "")
+    monkeypatch.chdir(project)
+    with monkeypatch.context() as started:
+        started.setattr(sys, "path", list(sys.path))
+        started.setenv("PYTHONPATH", "")
+        open_user_code()
+        run = make_run(tmp_path / "run", _target_="strolling.Stroll")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "strolling", raising=False)
+    return run, project
+
+
 def terminal(is_terminal: bool = True) -> tuple[Console, io.StringIO]:
     written = io.StringIO()
     return Console(file=written, force_terminal=is_terminal, width=60, highlight=False), written
 
 
 # ------------------------------------------------------------------ evaluate
+
+
+def test_a_game_of_ones_own_is_found_from_anywhere(run_of_a_project: tuple[Path, Path]) -> None:
+    run, _ = run_of_a_project
+    assert evaluate(run, episodes=2)["episodes"] == 2
+
+
+def test_a_game_of_ones_own_is_played_from_anywhere(run_of_a_project: tuple[Path, Path]) -> None:
+    run, _ = run_of_a_project
+    assert play(run, console=terminal(False)[0])["steps"] > 0
+
+
+def test_a_game_that_moved_is_found_in_the_current_folder(
+    run_of_a_project: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, project = run_of_a_project
+    project.rename(tmp_path / "moved")
+    with pytest.raises(RunError, match=r"no module strolling here.*folders that are gone: .*project"):
+        evaluate(run, episodes=2)
+    monkeypatch.chdir(tmp_path / "moved")
+    assert evaluate(run, episodes=2)["episodes"] == 2
 
 
 def test_the_same_seed_gives_the_same_numbers_and_another_seed_others(run: Path) -> None:
@@ -257,13 +300,18 @@ def test_bad_input_is_one_clear_error(run: Path, bad: dict[str, Any]) -> None:
 def test_a_match_is_drawn_at_its_pace_and_the_screen_given_back(run: Path) -> None:
     out, written = terminal()
     slept: list[float] = []
-    told = play(run, seed=5, fps=1000.0, console=out, sleep=slept.append)
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        time.sleep(seconds)
+
+    told = play(run, seed=5, fps=1000.0, console=out, sleep=sleep)
     text = written.getvalue()
     for step in range(told["steps"] + 1):
         assert f"step {step} of {told['steps']}" in text
     assert text.index("\x1b[?1049h") < text.index("\x1b[?1049l") < text.index("return ")
     assert told["result"]["return"] == told["steps"]
-    assert all(0 < pause <= 0.001 for pause in slept)
+    assert all(0 < pause <= 0.001 + 1e-9 for pause in slept)
     assert len(slept) <= told["steps"] + 1
 
 

@@ -182,7 +182,7 @@ def test_shrink_by_opencv():
         ({"stack": 0}, r"env\.stack is 0"),
         ({"max_frames": 0}, r"env\.max_frames is 0"),
         ({"id": "CartPole-v1"}, "CartPole-v1 is no Atari game"),
-        ({"id": "ALE/Pongg-v5"}, r"ALE/Pong-v5.*`lamarck list envs`"),
+        ({"id": "ALE/Pongg-v5"}, r"ALE/Pong-v5.*`lamarck list env`"),
     ],
 )
 def test_bad_values(arguments, message):

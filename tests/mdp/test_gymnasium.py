@@ -190,7 +190,7 @@ def test_picture_as_text():
 
 
 def test_unknown_id_offers_what_is_close():
-    with pytest.raises(ConfigError, match=r"CartPole-v1.*`lamarck list envs`"):
+    with pytest.raises(ConfigError, match=r"CartPole-v1.*`lamarck list env`"):
         GymnasiumMDP("CartPol-v1")
     with pytest.raises(ConfigError, match=r"env\.id=CartPole-v7 .*CartPole-v1"):
         GymnasiumMDP("CartPole-v7")

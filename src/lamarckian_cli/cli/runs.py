@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-RUN = Annotated[Path, typer.Argument(help="A run folder, as `lamarck runs` lists them.")]
+RUN = Annotated[Path, typer.Argument(help="A run folder, its name in `lamarck runs`, or last.")]
 JSON = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 SEED = Annotated[int, typer.Option("--seed", min=0, help="Of the matches.")]
 POLICY = Annotated[

@@ -17,8 +17,10 @@ from unittest import mock
 
 import hydra
 from hydra.core.config_search_path import ConfigSearchPath
+from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
 from hydra.plugins.search_path_plugin import SearchPathPlugin
@@ -50,13 +52,15 @@ class AddedFolders(SearchPathPlugin):
 
 def run_hydra(task: Task, arguments: Sequence[str], *, program: str) -> None:
     """Do what `program arguments` asks of Hydra; `task` gets each composed configuration."""
-    check_flags(arguments)
+    overrides, flags = check_flags(arguments)
+    if {"-m", "--multirun"} & set(flags):
+        overrides = [*_names_of_jobs(overrides), *overrides]
     prepare(config_dir_of(arguments))
     forget_sweeps()
     main = hydra.main(config_path=str(conf_dir()), config_name=CONFIG_NAME, version_base=VERSION_BASE)(task)
     with (
         mock.patch.dict("os.environ", {"HYDRA_FULL_ERROR": "1"}),
-        mock.patch.object(sys, "argv", [program, *arguments]),
+        mock.patch.object(sys, "argv", [program, *overrides, *flags]),
         readable_errors(arguments),
     ):
         try:
@@ -110,6 +114,12 @@ def output_dir() -> Path:
     return Path(HydraConfig.get().runtime.output_dir)
 
 
+def choice(group: str) -> str | None:
+    """The option of `group` that the task at work was composed with; None outside of a task."""
+    chosen = HydraConfig.get().runtime.choices.get(group) if HydraConfig.initialized() else None
+    return None if chosen is None else str(chosen)
+
+
 def task_overrides() -> list[str]:
     """The overrides of the task at work, as given."""
     return [str(o) for o in HydraConfig.get().overrides.task]
@@ -131,6 +141,20 @@ def readable_errors(arguments: Sequence[str] = ()) -> Iterator[None]:
             place, reason = error.filename, error.strerror
             raise RunError(f"{place} cannot be made ({reason}); give run.dir another place") from error
         raise
+
+
+def _names_of_jobs(words: Sequence[str]) -> list[str]:
+    """The override by which a sweep names its jobs' folders by the keys that vary, if any does."""
+    try:
+        overrides = OverridesParser.create().parse_overrides(list(words))
+    except HydraException:
+        return []  # Hydra is about to meet it as well
+    swept = {o.key_or_group for o in overrides if o.is_sweep_override()}
+    fixed = {o.key_or_group for o in overrides} - swept
+    if not swept or not fixed:
+        return []
+    listed = ",".join(f"'{key}'" for key in sorted(fixed))
+    return [f"hydra.job.config.override_dirname.exclude_keys=[{listed}]"]
 
 
 def _modules_of(error: Exception) -> list[str]:
@@ -158,5 +182,14 @@ def folder_name(text: str) -> str:
     return f"{name[: FOLDER_NAME_LIMIT - 9]}-{digest}"
 
 
+def _open_kwargs() -> DictConfig:
+    """A key `kwargs` that takes any key inside it; everywhere else only known keys are taken."""
+    node = OmegaConf.create({"kwargs": {}})
+    OmegaConf.set_struct(node.kwargs, False)
+    return node
+
+
+# For the defaults list of environments whose `kwargs` go to a library: base/kwargs@_here_.
+ConfigStore.instance().store(group="env/base", name="kwargs", node=_open_kwargs())
 # At import, for a launcher's worker process resolves names before it runs the task.
 OmegaConf.register_new_resolver("folder_name", folder_name, replace=True)

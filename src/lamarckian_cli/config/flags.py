@@ -49,28 +49,37 @@ FLAGS = (
 _BY_NAME = {name: flag for flag in FLAGS for name in (flag.long, flag.short) if name}
 
 
-def check_flags(arguments: Sequence[str]) -> None:
-    """Raise a ConfigError for a flag that is unknown, lacks its value, or cannot go with another."""
+def check_flags(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Overrides, and flags with what follows them, told apart.
+
+    Raises a ConfigError for a flag that is unknown, lacks its value, or cannot go with another.
+    """
     given: list[Flag] = []
+    overrides: list[str] = []
+    flags: list[str] = []
     position = 0
     while position < len(arguments):
         word = arguments[position]
         position += 1
         if not word.startswith("-") or re.match(r"-[\d.]", word):
+            overrides.append(word)
             continue
         name, equals, value = word.partition("=")
         flag = _BY_NAME.get(name)
         if flag is None:
             raise ConfigError(f"{name} is no option of lamarck train{suggestion(name, _BY_NAME)}; see --help")
         given.append(flag)
+        flags.append(word)
         if not flag.takes:
             continue
         follows = arguments[position] if position < len(arguments) else ""
         if not equals and not (flag.optional and follows not in flag.choices):
             value = follows
+            flags.append(follows)
             position += 1
         _check_value(flag, value)
     _check_together(given)
+    return overrides, flags
 
 
 def _check_value(flag: Flag, value: str) -> None:

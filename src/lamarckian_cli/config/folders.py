@@ -68,13 +68,14 @@ def config_dir_of(arguments: Sequence[str]) -> Path | None:
     return None
 
 
-def open_user_code(config_dir: Path | None = None) -> None:
+def open_user_code(config_dir: Path | None = None, remembered: Sequence[Path] = ()) -> None:
     """Let `_target_` name classes in the current folder and beside the user's configuration.
 
-    Put last on the path, so nothing there can hide an installed package; PYTHONPATH carries
-    it to the processes that we start.
+    The folders that a run has `remembered` go before these. All are put last on the path, so
+    nothing there can hide an installed package; PYTHONPATH carries them to the processes that
+    we start.
     """
-    folders = [Path.cwd()]
+    folders = [*(folder for folder in remembered if folder.is_dir()), Path.cwd()]
     if config_dir is not None:
         folders += [config_dir.resolve(), config_dir.resolve().parent]
     known = {str(Path(p).resolve()) for p in sys.path if p}
@@ -82,6 +83,12 @@ def open_user_code(config_dir: Path | None = None) -> None:
     sys.path.extend(added)
     before = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
     os.environ["PYTHONPATH"] = os.pathsep.join([*before, *(f for f in map(str, folders) if f not in before)])
+
+
+def user_code() -> list[Path]:
+    """The folders that the user's classes may come from, as PYTHONPATH has them by now."""
+    named = (Path(p).resolve() for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p)
+    return list(dict.fromkeys(named))
 
 
 def _existing(folder: Path, origin: str) -> Path:

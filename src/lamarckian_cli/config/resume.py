@@ -1,4 +1,4 @@
-"""`lamarck train resume=FOLDER`: the configuration of a run, with the few keys that may change.
+"""`lamarck train resume=RUN`: the configuration of a run, with the few keys that may change.
 
 A resumed run continues as if it had not stopped, so what defines the training stays: only
 how long it goes on, where it runs and how often it saves can be given anew.
@@ -29,7 +29,7 @@ ALLOWED = "budget.*, cluster.*, " + ", ".join(CADENCE)
 
 
 def resume_target(arguments: Sequence[str]) -> Path | None:
-    """The folder of `resume=FOLDER`, or None where a new run is meant."""
+    """What `resume=RUN` names, or None where a new run is meant."""
     for word in reversed(arguments):
         name, equals, value = word.lstrip("+").partition("=")
         if equals and name == "resume":

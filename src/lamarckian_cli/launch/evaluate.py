@@ -24,6 +24,7 @@ from lamarckian_cli.errors import ConfigError, MDPError, RunError, require
 from lamarckian_cli.launch.assembly import Cast, cast_players, frozen_policy
 from lamarckian_cli.launch.job import Job, MDPFactory
 from lamarckian_cli.launch.runfolder import RunFolder
+from lamarckian_cli.launch.usercode import code_of
 from lamarckian_cli.launch.wiring import build_job_from
 from lamarckian_cli.mdp.interface import MDP
 from lamarckian_cli.metrics import finite
@@ -127,6 +128,11 @@ def prepare(
     """Make a run's game and players from its folder; with `render` the game is made to be looked at."""
     require(seed >= 0, "seed", seed, "it must be 0 or more")
     folder = RunFolder.open(run)
+    with code_of(folder):
+        return _prepare(folder, seed, checkpoint, policy, render)
+
+
+def _prepare(folder: RunFolder, seed: int, checkpoint: Path | str, policy: str | None, render: bool) -> Setup:
     job = build_job_from(folder.config())
     tree = folder.load_checkpoint(checkpoint)
     torch.set_num_threads(1)  # batches are small, and more threads would make sums depend on their number

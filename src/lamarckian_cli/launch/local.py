@@ -32,10 +32,17 @@ class Process:
     """A host in a process of its own. Torch takes seconds to import, and is imported there alone."""
 
     def __init__(self, host: str, *arguments: Any) -> None:
-        hosts = importlib.import_module("lamarckian_cli.launch.hosts")
-        self._host = getattr(hosts, host)(*arguments)
+        # What a constructor raises would look like a process that died; `call` says it instead.
+        self._error: Exception | None = None
+        try:
+            hosts = importlib.import_module("lamarckian_cli.launch.hosts")
+            self._host = getattr(hosts, host)(*arguments)
+        except Exception as error:
+            self._error = error
 
     def call(self, method: str, *arguments: Any) -> Any:
+        if self._error is not None:
+            raise self._error
         return getattr(self._host, method)(*arguments)
 
 

@@ -2,7 +2,7 @@
 
     config.yaml       the composed configuration, resolved
     command.txt       the exact command, one line for each time the run was started
-    state.json        running, finished, interrupted or failed, with the reason
+    state.json        running, finished, interrupted or failed, with the reason; where its code was
     lock              who writes here; held as long as that process lives
     metrics.jsonl     one JSON object a line
     tensorboard/      the same numbers as events
@@ -23,6 +23,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from lamarckian_cli.config.folders import user_code
 from lamarckian_cli.errors import RunError
 from lamarckian_cli.launch import checkpoint
 from lamarckian_cli.launch.runlock import RunLock, writer_is_alive
@@ -71,7 +72,7 @@ class RunFolder:
             ) from error
         try:
             _write_text(path / COMMAND, shlex.join(command) + "\n")
-            _write_json(path / STATE, {"started": time.time(), **told_by(config)})
+            _write_json(path / STATE, {"started": time.time(), **told_by(config), **_code_now()})
             folder.set_state("running")
             # It comes last: a folder without it is no run folder.
             _write_text(path / CONFIG, OmegaConf.to_yaml(OmegaConf.create(dict(config))))
@@ -104,6 +105,7 @@ class RunFolder:
         if command:
             lines = [*folder.commands(), shlex.join(command)]
             _write_text(found / COMMAND, "".join(line + "\n" for line in lines))
+            _write_json(found / STATE, {**(read_json(found / STATE) or {}), **_code_now()})
         folder.set_state("running")
         return folder
 
@@ -148,6 +150,11 @@ class RunFolder:
             return (self.path / COMMAND).read_text(encoding="utf-8").splitlines()
         except OSError:
             return []
+
+    def code(self) -> list[Path]:
+        """The folders that the classes of the user's own came from; they may be gone by now."""
+        named = (read_json(self.path / STATE) or {}).get("code")
+        return [Path(p) for p in named if isinstance(p, str)] if isinstance(named, list) else []
 
     @property
     def state(self) -> str:
@@ -305,12 +312,19 @@ def newest_run(roots: Sequence[Path] = RUN_ROOTS) -> Path:
 
 
 def told_by(config: Mapping[str, Any]) -> dict[str, str]:
-    """What to call a run's algorithm and environment in a list."""
-    algo, env = config.get("algo"), config.get("env")
-    names = {"algo": _class_name(algo), "env": _class_name(env)}
+    """What to call a run's algorithm and environment in a list: as they were chosen, or by their id."""
+    # Imported here because it brings Hydra, which a run that is only read does not need.
+    from lamarckian_cli.config.compose import choice
+
+    names = {group: choice(group) or _class_name(config.get(group)) for group in ("algo", "env")}
+    env = config.get("env")
     if isinstance(env, Mapping) and isinstance(env.get("id"), str):
         names["env"] = env["id"]
     return names
+
+
+def _code_now() -> dict[str, list[str]]:
+    return {"code": [str(folder) for folder in user_code()]}
 
 
 def _class_name(node: Any) -> str:

@@ -201,6 +201,8 @@ class Session:
 
     def _log(self) -> None:
         now = time.monotonic()
+        if not self.counters.batches:
+            return  # nothing was learned yet
         if now - self._logged_at < self.job.run.log_every_s and not self._over() and not self._stop.is_set():
             return
         self._logged_at = now

@@ -18,9 +18,11 @@ from lamarckian_cli.config.build import build, build_as, unknown_key
 from lamarckian_cli.config.callbacks import remove_if_empty
 from lamarckian_cli.config.resume import resume_target, resumed_config
 from lamarckian_cli.config.values import convert, shown
-from lamarckian_cli.errors import ConfigError, LamarckError
+from lamarckian_cli.errors import ConfigError, LamarckError, RunError
 from lamarckian_cli.launch.job import Job, MDPFactory
+from lamarckian_cli.launch.runfolder import RunFolder, find_run
 from lamarckian_cli.launch.settings import Budget, Cluster, Evaluation, Players, Run
+from lamarckian_cli.launch.usercode import code_of
 
 KEYS = (
     "seed",
@@ -155,8 +157,13 @@ def start(job: Job, *, json_output: bool) -> dict[str, Any]:
 def _run_resumed(
     folder: Path, arguments: Sequence[str], command_line: Sequence[str], json_output: bool
 ) -> list[dict[str, Any]]:
-    config, show = resumed_config(folder, arguments)
-    job = build_job(config, command_line=command_line, resume=folder)
+    try:
+        folder = find_run(folder)
+    except RunError as error:
+        raise RunError(f"resume is {str(folder)!r}; {error}") from error
+    with code_of(RunFolder(folder)):
+        config, show = resumed_config(folder, arguments)
+        job = build_job(config, command_line=command_line, resume=folder)
     if show is not None:
         print(show, end="")
         return []

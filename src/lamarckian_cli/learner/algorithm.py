@@ -77,7 +77,7 @@ class Algorithm(ABC):
     normalize_advantages: bool = True  # per batch
     normalize_observations: bool = False  # running mean and deviation, which travel with the weights
     normalize_returns: bool = False  # the critic learns returns over their running deviation
-    max_staleness: int | None = None  # batches whose mean staleness is above are dropped; None: no limit
+    max_staleness: int | None = None  # unrolls whose mean staleness is above are dropped; None: no limit
     precision: str = "auto"  # fp32, bf16, or auto: bf16 where the processor multiplies it natively
 
     def __post_init__(self) -> None:

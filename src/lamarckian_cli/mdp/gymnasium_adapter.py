@@ -334,7 +334,10 @@ def _unknown_id(id: str, error: Exception) -> str:
     stem = id.rpartition("-v")[0] or id
     close = [*(name for name in gymnasium.registry if name.rpartition("-v")[0] == stem), *close]
     hint = f"close to it: {', '.join(dict.fromkeys(close))}; " if close else ""
-    return f"env.id={id} is no Gymnasium environment ({error}); {hint}`lamarck list envs` lists them"
+    return (
+        f"env.id={id} is no Gymnasium environment ({error}); {hint}give a registered id, "
+        "or take a preset that `lamarck list env` names"
+    )
 
 
 def _action_names(env: gymnasium.Env) -> tuple[str, ...]:

@@ -1,0 +1,85 @@
+"""In process a run is exact: under its seed, and across a kill."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from lamarckian_cli.launch.runfolder import RunFolder
+from lamarckian_cli.launch.train import train
+from lamarckian_cli.launch.wiring import job_of
+
+SMALL = (
+    "env=cartpole",
+    "cluster=inproc",
+    "cluster.matches=8",
+    "algo.batch_size=256",
+    "algo.minibatch_size=128",
+    "algo.unroll=16",
+    "algo.reuse=2",
+    "algo.normalize_observations=true",
+    "budget.stop_return=null",
+    "run.checkpoint_every_env_steps=2048",
+)
+
+
+def final(run):
+    state = RunFolder.open(run).load_checkpoint("latest")
+    state["counters"].pop("seconds")
+    return state
+
+
+def assert_equal(one, other):
+    assert type(one) is type(other)
+    if isinstance(one, dict):
+        assert one.keys() == other.keys()
+        for key in one:
+            assert_equal(one[key], other[key])
+    elif isinstance(one, np.ndarray):
+        np.testing.assert_array_equal(one, other)
+    else:
+        assert one == other
+
+
+def test_the_same_seed_gives_the_same_run_and_another_seed_another(tmp_path):
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        job = job_of([*SMALL, "budget.env_steps=3000", f"seed={seed}", f"run.dir={tmp_path / name}"])
+        train(job, json_output=True)
+    assert_equal(final(tmp_path / "a"), final(tmp_path / "b"))
+    a, c = final(tmp_path / "a"), final(tmp_path / "c")
+    assert not np.array_equal(a["learners"]["main"]["vector"], c["learners"]["main"]["vector"])
+
+
+KILLED = """
+import os, signal, sys
+from lamarckian_cli.launch import train as module
+from lamarckian_cli.launch.wiring import job_of
+save = module.Session._save
+def save_and_die(self, state):
+    save(self, state)
+    if self.counters.env_steps >= 4096:
+        os.kill(os.getpid(), signal.SIGKILL)
+module.Session._save = save_and_die
+module.train(job_of(sys.argv[1:]), json_output=True)
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_run_that_is_resumed_equals_an_unbroken_one(tmp_path):
+    job = job_of([*SMALL, "budget.env_steps=8192", f"run.dir={tmp_path / 'unbroken'}"])
+    train(job, json_output=True)
+    broken = [*SMALL, "budget.env_steps=8192", f"run.dir={tmp_path / 'broken'}"]
+    done = subprocess.run([sys.executable, "-c", KILLED, *broken], env=os.environ, timeout=100, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert RunFolder.open(tmp_path / "broken").state == "killed"
+    from lamarckian_cli.launch.wiring import run_train
+
+    run_train([f"resume={tmp_path / 'broken'}"], json_output=True)
+    assert_equal(final(tmp_path / "unbroken"), final(tmp_path / "broken"))
+    rows = RunFolder.open(tmp_path / "broken").rows()
+    assert [row["env_steps"] for row in rows] == sorted({row["env_steps"] for row in rows})

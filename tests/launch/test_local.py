@@ -1,0 +1,113 @@
+"""A whole training over Ray and ZeroMQ: real processes, one of them killed, and what is left after."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import psutil
+import pytest
+
+from lamarckian_cli.errors import ClusterError
+from lamarckian_cli.launch.local import LocalTraining
+from lamarckian_cli.launch.runfolder import RunFolder
+from lamarckian_cli.launch.wiring import job_of
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+SMALL = (
+    "env=pong",
+    "cluster=local",
+    "cluster.matches=16",
+    "algo.batch_size=1024",
+    "algo.minibatch_size=1024",
+    "algo.unroll=32",
+    "algo.reuse=1",
+)
+ACTORS = min(2, len(os.sched_getaffinity(0)))
+
+
+def wait_until(holds, timeout_s=120.0):
+    """Poll a condition of another process, which cannot call us, up to a deadline."""
+    deadline = time.monotonic() + timeout_s
+    pause = threading.Event()
+    while not holds():
+        assert time.monotonic() < deadline, "it took too long"
+        pause.wait(0.1)
+
+
+def test_a_killed_actor_is_started_again_and_training_goes_on(no_children_left):
+    training = LocalTraining(
+        job_of([*SMALL, f"cluster.actors={ACTORS}", "run.dir=unused"]), threading.Event()
+    )
+    try:
+        training.start(None)
+        wait_until(lambda: training.progress()["counters"]["env_steps"] > 0)
+        before = training.pids()
+        os.kill(before["actor 0"], signal.SIGKILL)
+        wait_until(lambda: training.progress()["actor_restarts"] == 1)
+        steps = training.progress()["counters"]["env_steps"]
+        wait_until(lambda: training.progress()["counters"]["env_steps"] > steps + 4096)
+        wait_until(lambda: training.pids().get("actor 0", before["actor 0"]) != before["actor 0"])
+        assert training.pids()["learner"] == before["learner"]
+        state = training.state()
+        assert state["counters"]["env_steps"] >= steps
+    finally:
+        training.stop()
+
+
+def test_more_actors_than_cores_are_refused_with_both_numbers():
+    cores = len(os.sched_getaffinity(0))
+    training = LocalTraining(job_of(["cluster.actors=999", "run.dir=unused"]), threading.Event())
+    with pytest.raises(ClusterError, match=rf"cluster\.actors is 999, but this machine gives {cores} cores"):
+        training.start(None)
+
+
+def command(*arguments):
+    return [sys.executable, "-m", "lamarckian_cli.cli", *arguments]
+
+
+def test_ctrl_c_saves_ends_every_process_and_resume_goes_on(tmp_path):
+    run = tmp_path / "run"
+    arguments = [*SMALL, f"cluster.actors={ACTORS}", f"run.dir={run}", "budget.env_steps=100_000_000"]
+    process = subprocess.Popen(command("train", *arguments), stdout=subprocess.PIPE, text=True)
+    started: set[psutil.Process] = set()
+    try:
+
+        def trains():
+            started.update(psutil.Process(process.pid).children(recursive=True))
+            return (run / "metrics.jsonl").exists() and (run / "metrics.jsonl").stat().st_size > 0
+
+        wait_until(trains)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert RunFolder.open(run).state == "interrupted"
+    _, alive = psutil.wait_procs(started, timeout=20)
+    assert not alive, [p.cmdline() for p in alive if p.is_running()]
+    before = json.loads((run / "summary.json").read_text())
+    more = before["env_steps"] + 2048
+    subprocess.run(command("train", f"resume={run}", f"budget.env_steps={more}"), check=True, timeout=200)
+    after = json.loads((run / "summary.json").read_text())
+    assert after["env_steps"] >= more
+    assert after["versions"] > before["versions"]
+    assert RunFolder.open(run).state == "finished"
+
+
+def test_what_fails_in_a_process_is_one_message_and_leaves_nothing(tmp_path):
+    run = tmp_path / "run"
+    arguments = ["env=gym", "env.id=CartPoll-v1", f"run.dir={run}", f"cluster.actors={ACTORS}"]
+    done = subprocess.run(
+        command("train", *arguments), capture_output=True, text=True, timeout=200, check=False
+    )
+    assert done.returncode == 2
+    assert "env.id is 'CartPoll-v1'" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not run.exists()
