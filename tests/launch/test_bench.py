@@ -26,9 +26,10 @@ KEYS = (
 @pytest.mark.timeout(300)
 def test_sampling_prints_one_document_whose_limit_is_the_formula():
     cores = len(os.sched_getaffinity(0))
+    command = [sys.executable, "-m", "lamarckian_cli.cli", "bench", "sampling", "--seconds", "2", "--json"]
     arguments = ["env=pong", f"cluster.actors={min(2, cores)}", "cluster.matches=16", "algo.batch_size=1024"]
     done = subprocess.run(
-        [sys.executable, "-m", "lamarckian_cli.cli", "bench", "sampling", *arguments, "--seconds", "2", "--json"],
+        [*command, *arguments],
         capture_output=True,
         text=True,
         check=True,
