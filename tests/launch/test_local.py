@@ -99,6 +99,24 @@ def test_ctrl_c_saves_ends_every_process_and_resume_goes_on(tmp_path):
     assert RunFolder.open(run).state == "finished"
 
 
+def test_a_run_that_is_killed_outright_leaves_no_process_behind(tmp_path):
+    run = tmp_path / "run"
+    process = subprocess.Popen(command("train", *SMALL, ENOUGH, f"run.dir={run}"), stdout=subprocess.DEVNULL)
+    started: set[psutil.Process] = set()
+    try:
+
+        def trains():
+            started.update(psutil.Process(process.pid).children(recursive=True))
+            return (run / "metrics.jsonl").exists()
+
+        wait_until(trains)
+    finally:
+        process.kill()
+        process.wait()
+    _, alive = psutil.wait_procs(started, timeout=30)
+    assert not alive, [p.cmdline() for p in alive if p.is_running()]
+
+
 def test_what_fails_in_a_process_is_one_message_and_leaves_nothing(tmp_path):
     run = tmp_path / "run"
     arguments = ["env=gym", "env.id=CartPoll-v1", f"run.dir={run}", ENOUGH]

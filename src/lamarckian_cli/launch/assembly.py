@@ -37,8 +37,9 @@ def cast_players(job: Job, spec: MDPSpec) -> Cast:
         )
     if len(players) != len(spec.seats):
         raise ConfigError(
-            f"players.seats is {list(players)}; {spec.name} has {len(spec.seats)} seats, so it must name "
-            f"{len(spec.seats)}, such as {['main'] * len(spec.seats)}"
+            f"players.seats is {list(players)}; {spec.name} has {len(spec.seats)} "
+            f"seat{'s' if len(spec.seats) > 1 else ''}, so it must name {len(spec.seats)}, "
+            f"such as {['main'] * len(spec.seats)}"
         )
     trained: dict[str, SeatSpec] = {}
     for number, (player, seat) in enumerate(zip(players, spec.seats, strict=True)):

@@ -10,7 +10,6 @@ import contextlib
 import importlib
 import logging
 import os
-import shutil
 import tempfile
 import threading
 import time
@@ -18,6 +17,7 @@ import warnings
 from typing import Any
 
 from lamarckian_cli.errors import ClusterError, LamarckError, RunError
+from lamarckian_cli.launch.guardian import Guardian
 from lamarckian_cli.launch.job import Job
 
 STOP_TIMEOUT_S = 10.0
@@ -54,6 +54,7 @@ class LocalTraining:
         self.restarts = 0
         self._stopped = stopped
         self._sockets = ""
+        self._guardian: Guardian | None = None
         self._learner: Any = None
         self._actors: list[Any] = []
         self._running: dict[Any, int] = {}  # the reference of an actor's run -> its number
@@ -70,8 +71,9 @@ class LocalTraining:
                 f"cluster.actors is {actors}, but this machine gives {cores} cores; "
                 f"take cluster.actors={cores}, or fewer"
             )
-        ray = _start_ray(cores)
         self._sockets = tempfile.mkdtemp(prefix="lamarck-")  # mode 0700
+        self._guardian = Guardian(self._sockets)
+        ray = _start_ray(cores)
         threads = max(1, cores - actors)
         self._learner = (
             ray.remote(Process)
@@ -119,8 +121,9 @@ class LocalTraining:
                 ray.wait(runs, num_returns=len(runs), timeout=STOP_TIMEOUT_S) if runs else None
             ray.shutdown()
         self._learner, self._actors, self._running = None, [], {}
-        if self._sockets:
-            shutil.rmtree(self._sockets, ignore_errors=True)
+        if self._guardian is not None:
+            self._guardian.release()
+            self._guardian = None
 
     def _new_actor(self, number: int) -> Any:
         return self._actor_class.remote("ActorHost", self.job, number, self._sockets)
