@@ -61,6 +61,7 @@ class LearnerHost:
         self._weights = bind_weights(f"ipc://{sockets}/weights")
         waiting = max(1, round(job.cluster.queue_batches))
         self._batches: queue.Queue[tuple[str, Batch]] = queue.Queue(maxsize=waiting)
+        self._taken = threading.Event()  # a batch left the queue
         self._stop = threading.Event()
         self._lock = threading.Lock()  # over learners and counters, between two updates
         self._threads = [
@@ -129,6 +130,10 @@ class LearnerHost:
         """Unrolls to batches, while the other thread learns; holds the actors back when that lags."""
         length = self.job.algo.unroll
         while not self._stop.is_set():
+            if self._batches.full():  # what is taken in now would only grow stale here
+                self._taken.wait(WAIT_S)
+                self._taken.clear()
+                continue
             message = self._gather.receive(WAIT_S)
             if message is None:
                 continue
@@ -162,6 +167,7 @@ class LearnerHost:
                 policy, batch = self._batches.get(timeout=WAIT_S)
             except queue.Empty:
                 continue
+            self._taken.set()
             began = time.perf_counter()
             with self._lock:
                 learner = self.learners[policy]

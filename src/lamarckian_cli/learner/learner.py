@@ -32,6 +32,7 @@ from lamarckian_cli.seeding import derive_seed
 
 IMAGE_PIECE = 256  # rows of a forward pass that keep a convolution's activations near the caches
 VECTOR_PIECE = 8192
+BF16_ROWS = 2048  # on numbers alone, bfloat16 pays from about this many rows a step on
 
 
 class Learner:
@@ -58,6 +59,9 @@ class Learner:
         self.total_env_steps = total_env_steps
         self.queue = UnrollQueue()
         self.bf16 = uses_bf16(algorithm.precision, device)
+        rows = algorithm.minibatch_size or algorithm.batch_size
+        if algorithm.precision == "auto" and rows < BF16_ROWS and not any(i.is_image for i in seat.inputs):
+            self.bf16 = False
         torch.manual_seed(derive_seed(seed, ("network", policy)))
         self.network = Network(seat, architecture)
         self.network.body.normalizes = algorithm.normalize_observations
