@@ -37,10 +37,10 @@ def train(job: Job, *, json_output: bool) -> dict[str, Any]:
     try:
         with session.stop_on_signals():
             summary = session.run()
-        if session.interrupted and not folder.checkpoints():
+        if session.interrupted and not folder.has_checkpoint():
             raise KeyboardInterrupt
     except BaseException as error:
-        if job.resume is None and not folder.checkpoints():
+        if job.resume is None and not folder.has_checkpoint():
             folder.discard()  # it never got going: nothing half-written stays
         else:
             reason = str(error) if isinstance(error, LamarckError) else f"{type(error).__name__}: {error}"
@@ -130,6 +130,7 @@ class Session:
         from lamarckian_cli.launch.local import Interrupted, LocalTraining
 
         training = LocalTraining(self.job, self._stop)
+        self.display.phase("starting Ray, the learner and the actors")
         try:
             training.start(state)
             self._saved_at = time.monotonic()
@@ -168,7 +169,7 @@ class Session:
 
     def _earlier_state(self) -> dict[str, Any] | None:
         """Where a resumed run goes on; None where it begins, also if it was killed before a checkpoint."""
-        if self.job.resume is None or not self.folder.checkpoints():
+        if self.job.resume is None or not self.folder.has_checkpoint():
             return None
         state: dict[str, Any] = self.folder.load_checkpoint("latest")
         self._earlier_s = float(state["counters"]["seconds"])
