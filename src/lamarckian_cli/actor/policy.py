@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from lamarckian_cli.actor.buffers import UnrollBuffer
 from lamarckian_cli.errors import MDPError
 from lamarckian_cli.model.architecture import Architecture
-from lamarckian_cli.model.distribution import ActionDistribution
-from lamarckian_cli.model.flat import FlatParameters
-from lamarckian_cli.model.network import Network
+from lamarckian_cli.model.inference import make_inference
+from lamarckian_cli.model.sampling import ActionSampler
 from lamarckian_cli.records import DiscreteHead, SeatSpec, State, Weights
 
 if TYPE_CHECKING:
@@ -43,22 +41,18 @@ class Policy:
         self.greedy = greedy
         self.buffer = buffer
         self.waiting: list[Player] = []
-        self.network = Network(seat, architecture)
-        self.network.body.normalizes = normalizes
-        # On numbers alone, batches here are so small that float32 is the faster one.
-        self._parameters = FlatParameters(self.network, bf16=bf16 and self.network.body.images)
-        self._distribution = ActionDistribution(seat.heads)
+        self.inference = make_inference(seat, architecture, normalizes=normalizes, bf16=bf16)
+        self.sampler = ActionSampler(seat.heads)
         self._masked = any(isinstance(head, DiscreteHead) and head.masked for head in seat.heads)
-        self._generator = torch.Generator()
         self.reseed(seed)
 
     def reseed(self, seed: int) -> None:
         """Start the stream of random actions anew."""
-        self._generator.manual_seed(seed)
+        self._rng = np.random.Generator(np.random.PCG64(seed))
 
     def load(self, weights: Weights) -> None:
         """Take over published weights."""
-        self._parameters.load(weights.vector)
+        self.inference.load(weights.vector)
         self.version = weights.version
 
     def answer(self) -> None:
@@ -73,14 +67,11 @@ class Policy:
             rewards = np.array([player.last for player in players], np.float32)
             place = self.buffer.observe(slots, inputs, rewards)
             self._record_masks(place, masks)
-        with torch.inference_mode():
-            logits = self.network.policy(tuple(torch.from_numpy(x) for x in inputs))
-            tensors = tuple(None if mask is None else torch.from_numpy(mask) for mask in masks)
-            if self.greedy:
-                chosen, log_prob = self._distribution.greedy(logits, tensors), None
-            else:
-                chosen, log_prob = self._distribution.sample(logits, tensors, self._generator)
-        arrays = [action.numpy() for action in chosen]
+        logits = self.inference(inputs)
+        if self.greedy:
+            arrays, log_prob = self.sampler.greedy(logits, masks), None
+        else:
+            arrays, log_prob = self.sampler.sample(logits, masks, self._rng)
         columns = [a.tolist() if a.ndim == 1 else list(a) for a in arrays]
         actions = list(zip(*columns, strict=True))
         scripts = [state.script for state in states]
@@ -92,7 +83,7 @@ class Policy:
         if self.buffer is not None and place is not None and log_prob is not None:
             if scripted:
                 self.buffer.decided[place[0][scripted], place[1][scripted]] = False
-            self.buffer.record(slots, place, arrays, log_prob.numpy(), self.version)
+            self.buffer.record(slots, place, arrays, log_prob, self.version)
         players[0].task.scheduler.wake_all([player.task for player in players], actions)
 
     def _stack(self, players: list[Player], states: list[State]) -> tuple[np.ndarray, ...]:

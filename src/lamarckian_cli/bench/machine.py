@@ -10,7 +10,7 @@ import psutil
 import torch
 
 from lamarckian_cli.launch.summary import package_versions
-from lamarckian_cli.model.flat import bf16_is_native
+from lamarckian_cli.model.precision import bf16_is_native
 
 
 def machine() -> dict[str, Any]:

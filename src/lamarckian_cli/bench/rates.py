@@ -12,12 +12,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch
 
 from lamarckian_cli.actor.players import random_action
 from lamarckian_cli.actor.rollout import Rollout
 from lamarckian_cli.launch.assembly import build_learners, build_rollout, cast_players, message_unrolls
 from lamarckian_cli.launch.job import Job
+from lamarckian_cli.launch.threads import limit_threads
 from lamarckian_cli.learner.batch import to_batch
 from lamarckian_cli.mdp.gymnasium_adapter import GymnasiumMDP, make_env
 from lamarckian_cli.mdp.interface import MDP
@@ -29,12 +29,12 @@ class Rates:
     """Measures the three rates of a job, env steps per second each; `measure` may be repeated."""
 
     def __init__(self, job: Job) -> None:
-        torch.set_num_threads(1)
         self.job = job
         self.mdp = job.env.make_mdp()
         self.cast = cast_players(job, self.mdp.describe())
         self.learner = next(iter(build_learners(job, self.cast).values()))
         self.rollout = build_rollout(job, self.mdp, self.cast, actor=0)
+        limit_threads(1)
         self.policy = self.rollout.policies[0]
         self.policy.load(self.learner.weights())
         self._batch = self._ready_made_batch(self.rollout)
@@ -57,14 +57,13 @@ class Rates:
 
     def _forward(self, seconds: float) -> float:
         count = self.job.cluster.matches
-        inputs = tuple(x[:count].contiguous() for x in self._batch.inputs)
-        masks = tuple(None if mask is None else mask[:count] for mask in self._batch.masks)
-        network, distribution = self.policy.network, self.learner.distribution
-        generator = torch.Generator().manual_seed(0)
+        inputs = tuple(x[:count].numpy() for x in self._batch.inputs)
+        masks = tuple(None if mask is None else mask[:count].numpy() for mask in self._batch.masks)
+        inference, sampler = self.policy.inference, self.policy.sampler
+        rng = np.random.default_rng(0)
 
         def forward() -> int:
-            with torch.inference_mode():
-                distribution.sample(network.policy(inputs), masks, generator)
+            sampler.sample(inference(inputs), masks, rng)
             return count
 
         return rate_of(forward, seconds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lamarckian_cli.actor.buffers import UnrollBuffer
 from lamarckian_cli.actor.players import RandomPolicy
@@ -12,10 +13,13 @@ from lamarckian_cli.actor.rollout import Rollout
 from lamarckian_cli.errors import ConfigError, RunError
 from lamarckian_cli.launch.job import Job
 from lamarckian_cli.launch.settings import is_trained
-from lamarckian_cli.learner.learner import Learner, uses_bf16
 from lamarckian_cli.mdp.interface import MDP
+from lamarckian_cli.model.precision import uses_bf16
 from lamarckian_cli.records import MDPSpec, SeatSpec, Weights
 from lamarckian_cli.seeding import derive_seed
+
+if TYPE_CHECKING:
+    from lamarckian_cli.learner.learner import Learner
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +65,8 @@ def cast_players(job: Job, spec: MDPSpec) -> Cast:
 
 def build_learners(job: Job, cast: Cast, device: str = "cpu") -> dict[str, Learner]:
     """A learner for each policy that trains."""
+    from lamarckian_cli.learner.learner import Learner  # brings torch, which actors may not need
+
     return {
         name: Learner(
             name,

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from lamarckian_cli.actor.players import RandomPolicy
 from lamarckian_cli.actor.policy import Policy
@@ -24,6 +23,7 @@ from lamarckian_cli.errors import ConfigError, MDPError, RunError, require
 from lamarckian_cli.launch.assembly import Cast, cast_players, frozen_policy
 from lamarckian_cli.launch.job import Job, MDPFactory
 from lamarckian_cli.launch.runfolder import RunFolder
+from lamarckian_cli.launch.threads import limit_threads
 from lamarckian_cli.launch.usercode import code_of
 from lamarckian_cli.launch.wiring import build_job_from
 from lamarckian_cli.mdp.interface import MDP
@@ -135,7 +135,6 @@ def prepare(
 def _prepare(folder: RunFolder, seed: int, checkpoint: Path | str, policy: str | None, render: bool) -> Setup:
     job = build_job_from(folder.config())
     tree = folder.load_checkpoint(checkpoint)
-    torch.set_num_threads(1)  # batches are small, and more threads would make sums depend on their number
     mdp = (_to_be_looked_at(job.env) if render else job.env).make_mdp()
     try:
         spec = mdp.describe()
@@ -143,12 +142,14 @@ def _prepare(folder: RunFolder, seed: int, checkpoint: Path | str, policy: str |
         name = policy or next(iter(cast.trained))
         if name not in cast.trained:
             raise ConfigError(f"policy is {name!r}; {folder.path} trained {', '.join(cast.trained)}")
+        players = _players(folder, job, spec, cast, tree, seed)
+        limit_threads(1)
         return Setup(
             folder=folder,
             job=job,
             mdp=mdp,
             spec=spec,
-            players=_players(folder, job, spec, cast, tree, seed),
+            players=players,
             policy=name,
             seat=cast.players.index(name),
             version=int(tree["learners"][name]["version"]),

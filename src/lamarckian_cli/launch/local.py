@@ -35,8 +35,9 @@ class Process:
         # What a constructor raises would look like a process that died; `call` says it instead.
         self._error: Exception | None = None
         try:
-            hosts = importlib.import_module("lamarckian_cli.launch.hosts")
-            self._host = getattr(hosts, host)(*arguments)
+            module, _, name = host.partition(":")
+            hosts = importlib.import_module(f"lamarckian_cli.launch.{module}")
+            self._host = getattr(hosts, name)(*arguments)
         except Exception as error:
             self._error = error
 
@@ -78,7 +79,7 @@ class LocalTraining:
         self._learner = (
             ray.remote(Process)
             .options(num_cpus=0, max_concurrency=4)
-            .remote("LearnerHost", self.job, self._sockets, threads, "cpu")
+            .remote("learner_host:LearnerHost", self.job, self._sockets, threads, "cpu")
         )
         self._actor_class = ray.remote(Process).options(num_cpus=1, max_concurrency=3)
         self._actors = [self._new_actor(number) for number in range(actors)]
@@ -126,7 +127,7 @@ class LocalTraining:
             self._guardian = None
 
     def _new_actor(self, number: int) -> Any:
-        return self._actor_class.remote("ActorHost", self.job, number, self._sockets)
+        return self._actor_class.remote("actor_host:ActorHost", self.job, number, self._sockets)
 
     def _look_after_actors(self) -> None:
         ray = _ray()

@@ -25,8 +25,9 @@ from lamarckian_cli.learner.batch import Batch, UnrollQueue, to_batch
 from lamarckian_cli.learner.statistics import RunningMoments
 from lamarckian_cli.model.architecture import Architecture
 from lamarckian_cli.model.distribution import ActionDistribution
-from lamarckian_cli.model.flat import FlatParameters, bf16_is_native
+from lamarckian_cli.model.flat import FlatParameters
 from lamarckian_cli.model.network import Network, Outputs
+from lamarckian_cli.model.precision import uses_bf16
 from lamarckian_cli.records import SeatSpec, Unrolls, Weights
 from lamarckian_cli.seeding import derive_seed
 
@@ -319,8 +320,3 @@ class Learner:
         self._observations.restore(state["observations"])
         self._returns.restore(state["returns"])
         self._rng.bit_generator.state = state["rng"]
-
-
-def uses_bf16(precision: str, device: str = "cpu") -> bool:
-    """Whether `algo.precision` means bfloat16 here."""
-    return precision == "bf16" or (precision == "auto" and bf16_is_native(device))

@@ -11,8 +11,6 @@ gradients are gathered in float32.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -92,17 +90,6 @@ class FlatParameters:
     def snapshot(self) -> np.ndarray:
         """A copy of the vector, [P] float32."""
         return self.vector.detach().cpu().numpy().copy()
-
-
-def bf16_is_native(device: str = "cpu") -> bool:
-    """Whether the device multiplies bfloat16 in hardware, which makes it the faster choice."""
-    if device.startswith("cuda"):
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    try:
-        flags = Path("/proc/cpuinfo").read_text().split("flags", 1)[1].split("\n", 1)[0].split()
-    except (OSError, IndexError):
-        return False
-    return "amx_bf16" in flags or "avx512_bf16" in flags
 
 
 def _set_buffer(network: nn.Module, name: str, tensor: Tensor) -> None:

@@ -17,14 +17,13 @@ from torch.nn import functional
 
 from lamarckian_cli.errors import ConfigError
 from lamarckian_cli.model.architecture import Architecture
-from lamarckian_cli.model.distribution import ActionDistribution
+from lamarckian_cli.model.inference import LEAK, NORMALIZED_LIMIT
+from lamarckian_cli.model.sampling import head_parts
 from lamarckian_cli.records import ContinuousHead, InputSpec, SeatSpec
-
-NORMALIZED_LIMIT = 10.0  # normalised observations are clipped to this many deviations
 
 
 class Outputs(NamedTuple):
-    logits: Tensor  # [N, L] float32, see ActionDistribution
+    logits: Tensor  # [N, L] float32, laid out as `sampling.py` says
     value: Tensor  # [N, K] float32
 
 
@@ -39,7 +38,7 @@ class Network(nn.Module):
         self.body = Body(seat.inputs, architecture)
         self.critic_body = None if architecture.shared else Body(seat.inputs, architecture)
         self.critic_hidden = Layers(self.body.width, architecture.critic, architecture.activation)
-        width = ActionDistribution(seat.heads).width
+        width = head_parts(seat.heads)[-1].stop
         continuous = [head for head in seat.heads if isinstance(head, ContinuousHead)]
         self.logits = nn.Linear(self.body.width, width - sum(head.size for head in continuous))
         start = math.log(architecture.initial_deviation)
@@ -176,7 +175,7 @@ class Convolutions(nn.Module):
 def _activate(x: Tensor, activation: str) -> Tensor:
     if activation == "tanh":
         return torch.tanh(x)
-    return functional.leaky_relu_(x, 0.01) if activation == "leaky_relu" else functional.relu_(x)
+    return functional.leaky_relu_(x, LEAK) if activation == "leaky_relu" else functional.relu_(x)
 
 
 def _initialize(network: Network) -> None:

@@ -1,13 +1,11 @@
-"""The processes of a job that Ray places: a learner host, and actor hosts around it.
+"""The learner of a job as a process that Ray places: unrolls in, weights out.
 
-Ray starts, watches and ends them, and carries small control calls; weights and unrolls go
-over the project's own channels. Each host does its work in a thread, so that control calls
-are answered meanwhile.
+Ray starts, watches and ends it, and carries small control calls; weights and unrolls go over
+the project's own channels. Work is done in threads, so that control calls are answered meanwhile.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
 import queue
 import threading
@@ -16,30 +14,16 @@ from typing import Any
 
 import torch
 
-from lamarckian_cli.actor.rollout import Rollout
-from lamarckian_cli.errors import LamarckError
-from lamarckian_cli.launch.assembly import (
-    build_learners,
-    build_rollout,
-    cast_players,
-    message_unrolls,
-    trained_policies,
-)
+from lamarckian_cli.launch.assembly import build_learners, cast_players
 from lamarckian_cli.launch.counters import Counters
 from lamarckian_cli.launch.job import Job
 from lamarckian_cli.learner.batch import Batch, to_batch
-from lamarckian_cli.transport.channel import bind_gather, bind_weights, connect_gather, connect_weights
+from lamarckian_cli.transport.channel import bind_gather, bind_weights
 from lamarckian_cli.transport.codec import MessageError
-from lamarckian_cli.transport.packing import (
-    pack_unrolls,
-    pack_weights,
-    unpack_results,
-    unpack_unrolls,
-    unpack_weights,
-)
+from lamarckian_cli.transport.packing import pack_weights, unpack_results, unpack_unrolls
 
 WAIT_S = 0.2  # how long a thread waits before it looks whether it should stop
-UNDER_WAY = 1  # messages of an actor that wait for the learner: more would only grow stale
+CAPACITY = 1  # messages of an actor that wait here: more would only grow stale
 
 
 class LearnerHost:
@@ -57,7 +41,7 @@ class LearnerHost:
         self.counters = Counters(list(self.learners), job.evaluation.window)
         self.report: dict[str, float] = {}
         self.error: BaseException | None = None
-        self._gather = bind_gather(f"ipc://{sockets}/unrolls", capacity=UNDER_WAY)
+        self._gather = bind_gather(f"ipc://{sockets}/unrolls", capacity=CAPACITY)
         self._weights = bind_weights(f"ipc://{sockets}/weights")
         waiting = max(1, round(job.cluster.queue_batches))
         self._batches: queue.Queue[tuple[str, Batch]] = queue.Queue(maxsize=waiting)
@@ -179,76 +163,3 @@ class LearnerHost:
             self._weights.publish(pack_weights(weights))
             if self._first_update_at is None:
                 self._first_update_at = time.time()
-
-
-class ActorHost:
-    """Runs matches and sends their unrolls, with the newest weights."""
-
-    def __init__(self, job: Job, number: int, sockets: str) -> None:
-        torch.set_num_threads(1)
-        self.job = job
-        self.number = number
-        self._sockets = sockets
-        self._stop = threading.Event()
-
-    def pid(self) -> int:
-        return os.getpid()
-
-    def stop(self) -> None:
-        self._stop.set()
-
-    def run(self) -> dict[str, Any]:
-        """Sample until `stop`; what went wrong meanwhile in games, counted. Raises what ends it."""
-        mdp = self.job.env.make_mdp()
-        cast = cast_players(self.job, mdp.describe())
-        rollout = build_rollout(self.job, mdp, cast, actor=self.number)
-        timeout_s = self.job.cluster.start_timeout_s
-        name = f"actor {self.number}"
-        weights = connect_weights(f"ipc://{self._sockets}/weights", name=name, timeout_s=timeout_s)
-        sender = connect_gather(
-            f"ipc://{self._sockets}/unrolls", capacity=UNDER_WAY, name=name, timeout_s=timeout_s
-        )
-        loop = asyncio.new_event_loop() if mdp.external else None
-        try:
-            self._sample(rollout, weights, sender, message_unrolls(self.job, cast), loop)
-        except LamarckError:
-            if not self._stop.is_set():  # the learner left first
-                raise
-        finally:
-            rollout.close()
-            sender.close()
-            weights.close()
-            if loop is not None:
-                loop.close()
-        return {"failures": rollout.failures, "first_failure": rollout.first_failure}
-
-    def _sample(
-        self,
-        rollout: Rollout,
-        weights: Any,
-        sender: Any,
-        minimum: int,
-        loop: asyncio.AbstractEventLoop | None,
-    ) -> None:
-        policies = trained_policies(rollout)
-        missing = set(policies)
-        deadline = time.monotonic() + self.job.cluster.start_timeout_s
-        while missing and not self._stop.is_set():
-            for message in weights.wait(min(WAIT_S, max(0.0, deadline - time.monotonic()))):
-                update = unpack_weights(message)
-                policies[update.policy].load(update)
-                missing.discard(update.policy)
-            if time.monotonic() > deadline:
-                raise LamarckError(f"actor {self.number} got no weights from the learner in time")
-        while not self._stop.is_set():
-            for message in weights.latest():
-                update = unpack_weights(message)
-                policies[update.policy].load(update)
-            if loop is None:
-                rollout.step()
-            else:
-                loop.run_until_complete(rollout.step_outside(WAIT_S))
-            for unrolls in rollout.take(minimum):
-                message = pack_unrolls(unrolls, rollout.pop_results())
-                while not sender.send(message, WAIT_S) and not self._stop.is_set():
-                    pass
