@@ -31,8 +31,8 @@ from lamarckian_cli.model.precision import uses_bf16
 from lamarckian_cli.records import SeatSpec, Unrolls, Weights
 from lamarckian_cli.seeding import derive_seed
 
-IMAGE_PIECE = 256  # rows of a forward pass that keep a convolution's activations near the caches
-VECTOR_PIECE = 8192
+IMAGE_PIECE = 256  # rows of a forward pass that keep activations near the caches
+VECTOR_PIECE = 2048  # rows whose activations stay in a core's second-level cache
 BF16_ROWS = 2048  # on numbers alone, bfloat16 pays from about this many rows a step on
 
 
