@@ -6,8 +6,6 @@ observation after its last step is known, and goes on in a fresh row.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from lamarckian_cli.records import DiscreteHead, SeatSpec, Unrolls
@@ -42,50 +40,66 @@ class UnrollBuffer:
         self._at = np.zeros(slots, np.int64)  # steps acted in the slot's row
         self._free = list(range(rows - 1, slots - 1, -1))
         self._complete: list[int] = []
+        # The same arrays with rows and steps as one axis: one index array is half as dear as two.
+        self._flat_inputs = tuple(_flat(array) for array in self.inputs)
+        self._flat_masks = tuple(None if array is None else _flat(array) for array in self.masks)
+        self._flat_actions = tuple(_flat(array) for array in self.actions)
+        self._flat_reward, self._flat_log_prob = _flat(self.reward), _flat(self.log_prob)
+        self._flat_decided, self._flat_version = _flat(self.decided), _flat(self.version)
 
     @property
     def complete(self) -> int:
         """Unrolls that can be taken."""
         return len(self._complete)
 
-    def observe(
-        self, slots: np.ndarray, inputs: tuple[np.ndarray, ...], rewards: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def observe(self, slots: np.ndarray, inputs: tuple[np.ndarray, ...], rewards: np.ndarray) -> np.ndarray:
         """Take in what `slots` see now, [n, *shape], and what their last action brought, [n, K].
 
-        Returns the places (rows, steps), each [n], at which `record` stores the answer.
+        Returns the places [n] at which `record` stores the answer.
         """
         at, rows = self._at[slots], self._row[slots]
+        places = rows * self.length + at
+        seen = places + rows  # rows of inputs are one step longer
+        for array, value in zip(self._flat_inputs, inputs, strict=True):
+            array[seen] = value
         if at.all():
-            self.reward[rows, at - 1] = rewards
+            self._flat_reward[places - 1] = rewards
         else:
             began = at > 0
-            self.reward[rows[began], at[began] - 1] = rewards[began]
-        for array, value in zip(self.inputs, inputs, strict=True):
-            array[rows, at] = value
+            self._flat_reward[places[began] - 1] = rewards[began]
         full = at == self.length
         if full.any():
             for slot in slots[full].tolist():
                 self._turn_over(slot)
-            at, rows = self._at[slots], self._row[slots]
-            for array, value in zip(self.inputs, inputs, strict=True):
-                array[rows[full], 0] = value[full]
-        return rows, at
+            places = self._row[slots] * self.length + self._at[slots]
+            for first, value in zip(self.inputs, inputs, strict=True):
+                first[self._row[slots[full]], 0] = value[full]
+        return places
 
     def record(
         self,
         slots: np.ndarray,
-        place: tuple[np.ndarray, np.ndarray],
-        actions: Any,
-        log_prob: Any,
+        places: np.ndarray,
+        actions: tuple[np.ndarray, ...],
+        log_prob: np.ndarray,
         version: int,
     ) -> None:
-        """Store the actions [n] or [n, D] a head that were chosen at `place`, and step on."""
-        for array, action in zip(self.actions, actions, strict=True):
-            array[place] = action
-        self.log_prob[place] = log_prob
-        self.version[place] = version
+        """Store the actions [n] or [n, D] a head that were chosen at `places`, and step on."""
+        for array, action in zip(self._flat_actions, actions, strict=True):
+            array[places] = action
+        self._flat_log_prob[places] = log_prob
+        self._flat_version[places] = version
         self._at[slots] += 1
+
+    def record_masks(self, places: np.ndarray, masks: tuple[np.ndarray | None, ...]) -> None:
+        """Store what was legal at `places`, bool [n, choices] a masked head."""
+        for array, mask in zip(self._flat_masks, masks, strict=True):
+            if array is not None and mask is not None:
+                array[places] = mask
+
+    def record_scripted(self, places: np.ndarray) -> None:
+        """At `places` a script chose, not the policy."""
+        self._flat_decided[places] = False
 
     def end(self, slot: int, *, terminated: bool, final: tuple[np.ndarray, ...]) -> None:
         """The slot's last recorded step ended its match; `final` is what it saw after."""
@@ -145,3 +159,8 @@ class UnrollBuffer:
         self.truncated[row] = False
         self.decided[row] = True
         self._finals[row] = []
+
+
+def _flat(array: np.ndarray) -> np.ndarray:
+    """A view [rows * steps, ...] of [rows, steps, ...]."""
+    return array.reshape(-1, *array.shape[2:])

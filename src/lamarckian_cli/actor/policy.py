@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Policy:
     """Answers every player that waits for it at once.
 
-    A policy with a `buffer` trains: what its players see, do and gain is recorded.
+    A policy with a `buffer` trains: what its players see, do and gain is recorded; it cannot be greedy.
     """
 
     def __init__(
@@ -35,6 +35,8 @@ class Policy:
         greedy: bool = False,
         buffer: UnrollBuffer | None = None,
     ) -> None:
+        if greedy and buffer is not None:
+            raise ValueError("a greedy policy has no log-probabilities to record")
         self.name = name
         self.seat = seat
         self.version = 0
@@ -44,6 +46,9 @@ class Policy:
         self.inference = make_inference(seat, architecture, normalizes=normalizes, bf16=bf16)
         self.sampler = ActionSampler(seat.heads)
         self._masked = any(isinstance(head, DiscreteHead) and head.masked for head in seat.heads)
+        self._unmasked = (None,) * len(seat.heads)
+        self._numbers: list[int] = []  # slots of those who were answered last, ...
+        self._slots = np.zeros(0, np.int64)  # ... and as an array
         self.reseed(seed)
 
     def reseed(self, seed: int) -> None:
@@ -60,31 +65,42 @@ class Policy:
         players, self.waiting = self.waiting, []
         states = [player.state for player in players]
         inputs = self._stack(players, states)
-        masks = self._masks(states)
-        place = None
-        if self.buffer is not None:
-            slots = np.array([player.slot for player in players])
-            rewards = np.array([player.last for player in players], np.float32)
-            place = self.buffer.observe(slots, inputs, rewards)
-            self._record_masks(place, masks)
+        masks = self._masks(states) if self._masked else self._unmasked
+        buffer = self.buffer
+        if buffer is not None:
+            slots = self._slots_of(players)
+            places = buffer.observe(slots, inputs, self._rewards_of(players))
         logits = self.inference(inputs)
         if self.greedy:
-            arrays, log_prob = self.sampler.greedy(logits, masks), None
+            chosen = self.sampler.greedy(logits, masks)
         else:
-            arrays, log_prob = self.sampler.sample(logits, masks, self._rng)
-        columns = [a.tolist() if a.ndim == 1 else list(a) for a in arrays]
-        actions = list(zip(*columns, strict=True))
-        scripts = [state.script for state in states]
-        scripted = [i for i, script in enumerate(scripts) if script is not None] if any(scripts) else []
+            chosen, log_prob = self.sampler.sample(logits, masks, self._rng)
+        actions = list(zip(*[a.tolist() if a.ndim == 1 else a for a in chosen], strict=True))
+        scripted = [i for i, state in enumerate(states) if state.script is not None]
         for i in scripted:
-            actions[i] = scripts[i] or ()
-            for array, part in zip(arrays, actions[i], strict=True):
+            actions[i] = states[i].script or ()
+            for array, part in zip(chosen, actions[i], strict=True):
                 array[i] = part
-        if self.buffer is not None and place is not None and log_prob is not None:
+        if buffer is not None:
+            buffer.record(slots, places, chosen, log_prob, self.version)
+            if self._masked:
+                buffer.record_masks(places, masks)
             if scripted:
-                self.buffer.decided[place[0][scripted], place[1][scripted]] = False
-            self.buffer.record(slots, place, arrays, log_prob, self.version)
+                buffer.record_scripted(places[scripted])
         players[0].task.scheduler.wake_all([player.task for player in players], actions)
+
+    def _slots_of(self, players: list[Player]) -> np.ndarray:
+        """Their slots in the buffer; mostly they are the same players as the last time."""
+        numbers = [player.slot for player in players]
+        if numbers != self._numbers:
+            self._numbers, self._slots = numbers, np.array(numbers)
+        return self._slots
+
+    def _rewards_of(self, players: list[Player]) -> np.ndarray:
+        """[n, K] float32."""
+        if len(self.seat.rewards) == 1:
+            return np.array([player.last[0] for player in players], np.float32)[:, None]
+        return np.array([player.last for player in players], np.float32)
 
     def _stack(self, players: list[Player], states: list[State]) -> tuple[np.ndarray, ...]:
         stacked = []
@@ -105,8 +121,6 @@ class Policy:
         return tuple(stacked)
 
     def _masks(self, states: list[State]) -> tuple[np.ndarray | None, ...]:
-        if not self._masked:
-            return (None,) * len(self.seat.heads)
         masks: list[np.ndarray | None] = []
         for i, head in enumerate(self.seat.heads):
             if not isinstance(head, DiscreteHead) or not head.masked:
@@ -118,11 +132,3 @@ class Policy:
                     mask[row] = state.masks[i]
             masks.append(mask)
         return tuple(masks)
-
-    def _record_masks(
-        self, place: tuple[np.ndarray, np.ndarray], masks: tuple[np.ndarray | None, ...]
-    ) -> None:
-        if self._masked and self.buffer is not None:
-            for array, mask in zip(self.buffer.masks, masks, strict=True):
-                if array is not None and mask is not None:
-                    array[place] = mask
