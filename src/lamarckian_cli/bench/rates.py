@@ -17,7 +17,7 @@ from lamarckian_cli.actor.players import random_action
 from lamarckian_cli.actor.rollout import Rollout
 from lamarckian_cli.launch.assembly import build_learners, build_rollout, cast_players, message_unrolls
 from lamarckian_cli.launch.job import Job
-from lamarckian_cli.launch.threads import limit_threads
+from lamarckian_cli.launch.process import keep_memory, limit_threads
 from lamarckian_cli.learner.batch import to_batch
 from lamarckian_cli.mdp.gymnasium_adapter import GymnasiumMDP, make_env
 from lamarckian_cli.mdp.interface import MDP
@@ -30,11 +30,12 @@ class Rates:
 
     def __init__(self, job: Job) -> None:
         self.job = job
+        keep_memory()
+        limit_threads(1)
         self.mdp = job.env.make_mdp()
         self.cast = cast_players(job, self.mdp.describe())
         self.learner = next(iter(build_learners(job, self.cast).values()))
         self.rollout = build_rollout(job, self.mdp, self.cast, actor=0)
-        limit_threads(1)
         self.policy = self.rollout.policies[0]
         self.policy.load(self.learner.weights())
         self._batch = self._ready_made_batch(self.rollout)

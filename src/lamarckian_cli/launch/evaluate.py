@@ -22,8 +22,8 @@ from lamarckian_cli.config.build import keys_of, locate
 from lamarckian_cli.errors import ConfigError, MDPError, RunError, require
 from lamarckian_cli.launch.assembly import Cast, cast_players, frozen_policy
 from lamarckian_cli.launch.job import Job, MDPFactory
+from lamarckian_cli.launch.process import limit_threads
 from lamarckian_cli.launch.runfolder import RunFolder
-from lamarckian_cli.launch.threads import limit_threads
 from lamarckian_cli.launch.usercode import code_of
 from lamarckian_cli.launch.wiring import build_job_from
 from lamarckian_cli.mdp.interface import MDP

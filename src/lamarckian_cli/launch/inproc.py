@@ -21,7 +21,8 @@ from lamarckian_cli.launch.assembly import (
 )
 from lamarckian_cli.launch.counters import Counters
 from lamarckian_cli.launch.job import Job
-from lamarckian_cli.launch.threads import limit_threads
+from lamarckian_cli.launch.process import keep_memory, limit_threads
+from lamarckian_cli.learner.learner import Learner
 from lamarckian_cli.seeding import derive_seed
 
 
@@ -30,12 +31,13 @@ class InprocTraining:
 
     def __init__(self, job: Job) -> None:
         self.job = job
+        keep_memory()
+        limit_threads(1)
         self.mdp = job.env.make_mdp()
         self.spec = self.mdp.describe()
         self.cast = cast_players(job, self.spec)
-        self.learners = build_learners(job, self.cast)
+        self.learners: dict[str, Learner] = build_learners(job, self.cast)
         self.rollout = build_rollout(job, self.mdp, self.cast, actor=0)
-        limit_threads(1)
         self.counters = Counters(list(self.learners), job.evaluation.window)
         self.report: dict[str, float] = {}
         self._policies = trained_policies(self.rollout)
