@@ -15,14 +15,16 @@ def test_clipped_surrogate_takes_the_worse_of_both_and_leaves_scripted_steps_out
         if w:
             r = np.exp(x)
             terms.append(min(r * a, min(max(r, 0.8), 1.2) * a))
-    actual = losses.clipped_surrogate(*(torch.tensor(v) for v in (log_ratio, advantage, weight)), 0.2)
+    actual = losses.clipped_surrogate(
+        torch.tensor(log_ratio), torch.tensor(advantage), losses.shares(torch.tensor(weight)), 0.2
+    )
     np.testing.assert_allclose(actual.item(), -np.mean(terms))
 
 
 def test_no_gradient_flows_where_the_ratio_left_the_clip_range_in_the_good_direction():
     log_ratio = torch.tensor([0.5, -0.5, 0.5, -0.5], requires_grad=True)
     advantage = torch.tensor([1.0, -1.0, -1.0, 1.0])
-    losses.clipped_surrogate(log_ratio, advantage, torch.ones(4), 0.2).backward()
+    losses.clipped_surrogate(log_ratio, advantage, torch.full((4,), 0.25), 0.2).backward()
     assert log_ratio.grad[:2].tolist() == [0, 0]
     assert (log_ratio.grad[2:] != 0).all()
 
@@ -42,5 +44,5 @@ def test_clipped_value_error_never_rewards_a_step_beyond_the_clip():
 
 def test_normalized_uses_decided_steps_alone():
     advantage = torch.tensor([1.0, 3.0, 100.0])
-    actual = losses.normalized(advantage, torch.tensor([1.0, 1.0, 0.0]))
+    actual = losses.normalized(advantage, losses.shares(torch.tensor([1.0, 1.0, 0.0])))
     np.testing.assert_allclose(actual[:2].numpy(), [-1, 1], atol=1e-5)

@@ -1,7 +1,8 @@
 """Losses of the actor-critic family: one number from per-step tensors [N, ...].
 
-`weight` [N] is 1 where the policy chose the action and 0 where a script did; policy terms
-average over the former alone, value terms over all steps.
+`share` [N] is what each step adds to a mean: `shares` gives steps in which a script chose 0,
+and the others equal parts of 1. Policy terms average with it, value terms over all steps.
+Small networks are bound by the number of operations, so each formula takes few.
 """
 
 from __future__ import annotations
@@ -12,21 +13,28 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def masked_mean(x: Tensor, weight: Tensor) -> Tensor:
-    """Mean of x [N] where weight [N] is 1; 0 where there is none."""
-    return (x * weight).sum() / weight.sum().clamp(min=1.0)
+def shares(weight: Tensor) -> Tensor:
+    """Weights [N], none negative, scaled to the sum 1; all 0 where they are all 0."""
+    return weight / weight.sum().clamp(min=1e-12)
 
 
-def clipped_surrogate(log_ratio: Tensor, advantage: Tensor, weight: Tensor, clip: float) -> Tensor:
-    """Negative of PPO's objective (Schulman et al. 2017, equation 7): -mean min(r A, clip(r) A)."""
+def clipped_surrogate(log_ratio: Tensor, advantage: Tensor, share: Tensor, clip: float) -> Tensor:
+    """Negative of PPO's objective (Schulman et al. 2017, equation 7): -mean min(r A, clip(r) A).
+
+    The minimum is the second where r lies beyond 1 + clip with A > 0, or below 1 - clip with
+    A < 0: a constant there, and r A elsewhere.
+    """
     ratio = log_ratio.exp()
-    worst = (ratio * advantage).minimum(ratio.clamp(1 - clip, 1 + clip) * advantage)
-    return -masked_mean(worst, weight)
+    bound = 1 + clip * advantage.sign()
+    weight = advantage * share
+    beyond = ((ratio - bound).detach() * advantage) > 0
+    fixed = weight.where(beyond, weight.new_zeros(()))
+    return -(ratio.dot(weight - fixed) + bound.dot(fixed))
 
 
-def policy_gradient(log_prob: Tensor, advantage: Tensor, weight: Tensor) -> Tensor:
+def policy_gradient(log_prob: Tensor, advantage: Tensor, share: Tensor) -> Tensor:
     """-mean log pi(a) A, with A held constant."""
-    return -masked_mean(log_prob * advantage, weight)
+    return -log_prob.dot(advantage * share)
 
 
 def value_error(value: Tensor, target: Tensor, head_weight: Tensor) -> Tensor:
@@ -43,8 +51,7 @@ def clipped_value_error(
     return 0.5 * (error.mean(0) * head_weight).sum()
 
 
-def normalized(advantage: Tensor, weight: Tensor) -> Tensor:
-    """Advantages [N] with mean 0 and deviation 1 over the steps that weight [N] keeps."""
-    mean = masked_mean(advantage, weight)
-    variance = masked_mean((advantage - mean).square(), weight)
-    return (advantage - mean) / (variance.sqrt() + 1e-8)
+def normalized(advantage: Tensor, share: Tensor) -> Tensor:
+    """Advantages [N] with mean 0 and deviation 1 over the steps that have a share."""
+    centred = advantage - advantage.dot(share)
+    return centred / (centred.square().dot(share).sqrt() + 1e-8)

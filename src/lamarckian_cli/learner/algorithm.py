@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from lamarckian_cli.errors import require
-from lamarckian_cli.estimators.losses import masked_mean, value_error
+from lamarckian_cli.estimators.losses import shares, value_error
 
 if TYPE_CHECKING:  # hyperparameters are checked where torch is not needed, and takes seconds to import
     from torch import Tensor
@@ -48,8 +48,21 @@ class Steps(NamedTuple):
     advantage: Tensor  # [N] weighted over reward heads, normalised if so configured
     target: Tensor  # [N, K] in the critic's units
     old_value: Tensor  # [N, K] in the critic's units
-    decided: Tensor  # [N] float32
+    share: Tensor  # [N] float32 of each step in the policy's means: 0 where a script chose
     head_weight: Tensor  # [K]
+
+    def at(self, where: Tensor | slice) -> Steps:
+        """Some of the steps: copies at an index tensor, views in a slice."""
+        return Steps(
+            actions=tuple(action[where] for action in self.actions),
+            masks=tuple(None if mask is None else mask[where] for mask in self.masks),
+            log_prob=self.log_prob[where],
+            advantage=self.advantage[where],
+            target=self.target[where],
+            old_value=self.old_value[where],
+            share=self.share[where],
+            head_weight=self.head_weight,
+        )
 
 
 class Loss(NamedTuple):
@@ -151,12 +164,14 @@ class Algorithm(ABC):
 
     def loss(self, outputs: Outputs, steps: Steps, distribution: ActionDistribution) -> Loss:
         """The loss to minimise on some steps, and its parts."""
+        share = shares(steps.share)
+        steps = steps._replace(share=share)
         log_prob, entropies = distribution.log_prob_and_entropy(outputs.logits, steps.actions, steps.masks)
         policy = self.policy_loss(log_prob, steps)
         value = self.value_loss(outputs.value, steps)
-        entropy = masked_mean(entropies, steps.decided)
+        entropy = entropies.dot(share)
         total = self.policy_weight * policy + self.value_weight * value - self.entropy_weight * entropy
         log_ratio = log_prob.detach() - steps.log_prob
-        divergence = masked_mean(log_ratio.exp() - 1 - log_ratio, steps.decided)
+        divergence = (log_ratio.expm1() - log_ratio).dot(share)
         parts = {"policy_loss": policy, "value_loss": value, "entropy": entropy, "kl": divergence}
         return Loss(total, {name: part.detach() for name, part in parts.items()})

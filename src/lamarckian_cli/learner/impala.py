@@ -40,4 +40,4 @@ class IMPALA(Algorithm):
         return Targets(trace.advantages, trace.targets)
 
     def policy_loss(self, log_prob: Tensor, steps: Steps) -> Tensor:
-        return policy_gradient(log_prob, steps.advantage, steps.decided)
+        return policy_gradient(log_prob, steps.advantage, steps.share)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from lamarckian_cli.errors import RunError
-from lamarckian_cli.estimators.losses import normalized
+from lamarckian_cli.estimators.losses import normalized, shares
 from lamarckian_cli.learner.adam import Adam
 from lamarckian_cli.learner.algorithm import Algorithm, EstimateInputs, Steps
 from lamarckian_cli.learner.batch import Batch, UnrollQueue, to_batch
@@ -169,24 +169,16 @@ class Learner:
         reports = []
         for _ in range(self.algorithm.reuse):
             order = torch.from_numpy(self._rng.permutation(batch.steps)).to(self.device)
-            for chosen in order.split(size):
-                reports.append(self._learn_minibatch(batch, steps, rows, chosen))
+            shuffled, shuffled_rows = steps.at(order), rows[order]
+            for start in range(0, batch.steps, size):
+                part = slice(start, start + size)
+                inputs = tuple(x[shuffled_rows[part]] for x in batch.inputs)
+                reports.append(self._learn_minibatch(inputs, shuffled.at(part)))
         return {name: torch.stack([r[name] for r in reports]).mean() for name in reports[0]}
 
-    def _learn_minibatch(self, batch: Batch, steps: Steps, rows: Tensor, chosen: Tensor) -> dict[str, Tensor]:
-        part = Steps(
-            actions=tuple(action[chosen] for action in steps.actions),
-            masks=tuple(None if mask is None else mask[chosen] for mask in steps.masks),
-            log_prob=steps.log_prob[chosen],
-            advantage=steps.advantage[chosen],
-            target=steps.target[chosen],
-            old_value=steps.old_value[chosen],
-            decided=steps.decided[chosen],
-            head_weight=steps.head_weight,
-        )
-        inputs = tuple(x[rows[chosen]] for x in batch.inputs)
+    def _learn_minibatch(self, inputs: tuple[Tensor, ...], steps: Steps) -> dict[str, Tensor]:
         self.parameters.zero_gradient()
-        loss = self.algorithm.loss(self.network(inputs), part, self.distribution)
+        loss = self.algorithm.loss(self.network(inputs), steps, self.distribution)
         loss.total.backward()
         self.parameters.gather_gradient()
         norm = self._step()
@@ -228,9 +220,10 @@ class Learner:
         def flat(x: Tensor) -> Tensor:
             return x.transpose(0, 1).reshape(unrolls * length, -1)
 
+        share = shares(batch.decided)
         advantage = (flat(targets.advantage) * self._head_weight).sum(1)
         if self.algorithm.normalize_advantages:
-            advantage = normalized(advantage, batch.decided)
+            advantage = normalized(advantage, share)
         target = flat(targets.value)
         old_value = outputs.value[rows]
         if self.algorithm.normalize_returns:
@@ -244,7 +237,7 @@ class Learner:
             advantage=advantage,
             target=target,
             old_value=old_value,
-            decided=batch.decided,
+            share=share,
             head_weight=self._head_weight,
         )
 

@@ -34,7 +34,7 @@ class PPO(Algorithm):
         return Targets(advantage, advantage + x.value)
 
     def policy_loss(self, log_prob: Tensor, steps: Steps) -> Tensor:
-        return clipped_surrogate(log_prob - steps.log_prob, steps.advantage, steps.decided, self.clip)
+        return clipped_surrogate(log_prob - steps.log_prob, steps.advantage, steps.share, self.clip)
 
     def value_loss(self, value: Tensor, steps: Steps) -> Tensor:
         if self.value_clip is None:
