@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -44,6 +46,8 @@ def test_two_separate_policies_learn_apart(tmp_path):
     assert first["env_steps"] > 0
     assert second["env_steps"] > 0
     assert not np.array_equal(first["vector"], second["vector"])
+    row = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1])
+    assert row["main/loss"] != row["second/loss"]
     for name in state["learners"]:
         assert evaluate(tmp_path / "run", episodes=3, policy=name)["episodes"] == 3
 

@@ -127,10 +127,12 @@ def frozen_policy(
 ) -> Policy:
     """A finished run's policy, for this seat; RunError where it was made for another one."""
     from lamarckian_cli.launch.runfolder import RunFolder
+    from lamarckian_cli.launch.usercode import code_of
     from lamarckian_cli.launch.wiring import build_job_from
 
     folder = RunFolder.open(run)
-    job = build_job_from(folder.config())
+    with code_of(folder):
+        job = build_job_from(folder.config())
     tree = folder.load_checkpoint(which)
     name, state = next(iter(tree["learners"].items()))
     policy = Policy(

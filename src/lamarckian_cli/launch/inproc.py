@@ -39,7 +39,7 @@ class InprocTraining:
         self.learners: dict[str, Learner] = build_learners(job, self.cast)
         self.rollout = build_rollout(job, self.mdp, self.cast, actor=0)
         self.counters = Counters(list(self.learners), job.evaluation.window)
-        self.report: dict[str, float] = {}
+        self.reports: dict[str, dict[str, float]] = {}  # policy -> of its newest update
         self._policies = trained_policies(self.rollout)
         self._minimum = message_unrolls(job, self.cast)
         self._epoch = 0  # of the schedule of checkpoints
@@ -105,9 +105,9 @@ class InprocTraining:
     def _learn(self, name: str) -> None:
         learner = self.learners[name]
         began = time.perf_counter()
-        self.report = learner.update()
-        self.report["update_s"] = time.perf_counter() - began
+        report = self.reports[name] = learner.update()
+        report["update_s"] = time.perf_counter() - began
         self._policies[name].load(learner.weights())
         steps = self.job.algo.batch_size
-        self.counters.add_batch(steps, steps * self.spec.frames_per_step, self.report)
+        self.counters.add_batch(steps, steps * self.spec.frames_per_step, report)
         self.counters.add_results(self.rollout.pop_results())

@@ -39,7 +39,7 @@ class LearnerHost:
         mdp.close()
         self.learners = build_learners(job, self.cast, device)
         self.counters = Counters(list(self.learners), job.evaluation.window)
-        self.report: dict[str, float] = {}
+        self.reports: dict[str, dict[str, float]] = {}  # policy -> of its newest update
         self.error: BaseException | None = None
         self._gather = bind_gather(f"ipc://{sockets}/unrolls", capacity=CAPACITY)
         self._weights = bind_weights(f"ipc://{sockets}/weights")
@@ -70,13 +70,13 @@ class LearnerHost:
             thread.start()
 
     def progress(self) -> dict[str, Any]:
-        """Counters, the newest report, and whether learning failed."""
+        """Counters, the newest reports, and whether learning failed."""
         if self.error is not None:
             raise self.error
         with self._lock:
             return {
                 "counters": self.counters.state(),
-                "report": dict(self.report),
+                "reports": {name: dict(report) for name, report in self.reports.items()},
                 "versions": {name: learner.version for name, learner in self.learners.items()},
                 "dropped_messages": dict(self._gather.dropped),
                 "sent_bytes": self._weights.sent_bytes,
@@ -157,7 +157,7 @@ class LearnerHost:
                 learner = self.learners[policy]
                 report = learner.learn(batch)
                 report["update_s"] = time.perf_counter() - began
-                self.report = report
+                self.reports[policy] = report
                 self.counters.add_batch(batch.steps, batch.steps * self.spec.frames_per_step, report)
                 weights = learner.weights()
             self._weights.publish(pack_weights(weights))

@@ -61,7 +61,7 @@ class Session:
         self.interrupted = False
         self.display = Display(job.budget.env_steps, job.budget.seconds, enabled=not quiet)
         self.counters = Counters([], job.evaluation.window)
-        self.report: dict[str, float] = {}
+        self.reports: dict[str, dict[str, float]] = {}
         self.version = 0
         self.extra: dict[str, Any] = {}
         self._stop = threading.Event()
@@ -117,7 +117,7 @@ class Session:
             while not self._over() and not self._stop.is_set():
                 next(updates)
                 self._tick()
-                self.report, self.version = training.report, first.version
+                self.reports, self.version = training.reports, first.version
                 if training.checkpoint_due():
                     self._save(training.checkpoint())
                 self._log()
@@ -157,7 +157,7 @@ class Session:
         fresh.restore(counters)
         self.counters = fresh
         self._tick()
-        self.report = progress["report"]
+        self.reports = progress["reports"]
         self.version = next(iter(progress["versions"].values()))
         self.extra = {
             "actor_restarts": progress["actor_restarts"],
@@ -209,11 +209,7 @@ class Session:
         self._logged_at = now
         counters = self.counters
         means = {name: counters.means(name) for name in counters.recent}
-        scores = {
-            (key if len(means) == 1 else f"{name}/{key}"): value
-            for name, numbers in means.items()
-            for key, value in numbers.items()
-        }
+        several = len(means) > 1
         self.folder.log(
             {
                 "env_steps": counters.env_steps,
@@ -223,8 +219,8 @@ class Session:
                 "env_steps_per_s": self._rate(),
                 "matches": counters.matches,
                 "best_return": counters.best_return,
-                **scores,
-                **self.report,
+                **_flat(means, several),
+                **_flat(self.reports, several),
                 **self.extra,
             }
         )
@@ -233,7 +229,7 @@ class Session:
                 env_steps=counters.env_steps,
                 seconds=counters.seconds,
                 env_steps_per_s=self._rate(),
-                staleness=self.report.get("staleness_mean"),
+                staleness=max((r["staleness_mean"] for r in self.reports.values()), default=None),
                 version=self.version,
                 policies=tuple(
                     PolicyProgress(name=name, return_mean=numbers.get("return"), win_rate=numbers.get("win"))
@@ -276,3 +272,12 @@ def budget_spent(budget: Budget, counters: Counters) -> bool:
     if budget.stop_return is not None and means["return"] >= budget.stop_return:
         return True
     return budget.stop_win_rate is not None and means.get("win", 0.0) >= budget.stop_win_rate
+
+
+def _flat(numbers: dict[str, dict[str, float]], several: bool) -> dict[str, float]:
+    """Numbers of each policy in one dict; the policy's name stands before the key where there are several."""
+    return {
+        (f"{name}/{key}" if several else key): value
+        for name, of_policy in numbers.items()
+        for key, value in of_policy.items()
+    }
