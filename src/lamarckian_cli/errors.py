@@ -41,6 +41,7 @@ class ClusterError(LamarckError):
 
 
 def require(condition: bool, key: str, value: object, remedy: str) -> None:
-    """Raise a ConfigError `key is value; remedy` unless `condition` holds."""
+    """Raise a ConfigError `key is value; remedy` unless `condition` holds; the value as YAML writes it."""
     if not condition:
-        raise ConfigError(f"{key} is {value!r}; {remedy}")
+        shown = "null" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)
+        raise ConfigError(f"{key} is {shown}; {remedy}")

@@ -11,15 +11,18 @@ import threading
 import time
 from typing import Any
 
+from lamarckian_cli.actor.policy import Policy
 from lamarckian_cli.actor.rollout import Rollout
 from lamarckian_cli.errors import LamarckError
 from lamarckian_cli.launch.assembly import build_rollout, cast_players, message_unrolls, trained_policies
 from lamarckian_cli.launch.job import Job
 from lamarckian_cli.launch.process import keep_memory, limit_threads
 from lamarckian_cli.transport.channel import connect_gather, connect_weights
+from lamarckian_cli.transport.codec import Message
 from lamarckian_cli.transport.packing import pack_unrolls, unpack_weights
 
 WAIT_S = 0.2  # how long a wait lasts before it is looked whether to stop
+PATIENCE_S = 1.0  # how long an actor that is ahead of the learner waits for new weights
 CAPACITY = 1  # messages under way: more would only grow stale
 
 
@@ -31,6 +34,8 @@ class ActorHost:
         self.number = number
         self._sockets = sockets
         self._stop = threading.Event()
+        self._policies: dict[str, Policy] = {}  # those that train
+        self._sent: dict[str, float] = {}  # policy -> unrolls sent and not learned from, as far as known
 
     def pid(self) -> int:
         return os.getpid()
@@ -73,25 +78,42 @@ class ActorHost:
         minimum: int,
         loop: asyncio.AbstractEventLoop | None,
     ) -> None:
-        policies = trained_policies(rollout)
-        missing = set(policies)
-        deadline = time.monotonic() + self.job.cluster.start_timeout_s
-        while missing and not self._stop.is_set():
-            for message in weights.wait(min(WAIT_S, max(0.0, deadline - time.monotonic()))):
-                update = unpack_weights(message)
-                policies[update.policy].load(update)
-                missing.discard(update.policy)
-            if time.monotonic() > deadline:
-                raise LamarckError(f"actor {self.number} got no weights from the learner in time")
+        self._policies = trained_policies(rollout)
+        self._await_first(weights)
+        ahead = self._share() * (1 + self.job.cluster.queue_batches)
         while not self._stop.is_set():
-            for message in weights.latest():
-                update = unpack_weights(message)
-                policies[update.policy].load(update)
-            if loop is None:
-                rollout.step()
-            else:
+            self._load(weights.latest())
+            # A game outside this process does not wait for anyone, so it is not held back.
+            if loop is not None:
                 loop.run_until_complete(rollout.step_outside(WAIT_S))
+            elif max(self._sent.values()) < ahead:
+                rollout.step()
+            elif not self._load(weights.wait(PATIENCE_S)):
+                self._sent = dict.fromkeys(self._sent, 0.0)  # another actor's share may be missing
             for unrolls in rollout.take(minimum):
+                self._sent[unrolls.policy] += len(unrolls.reward)
                 message = pack_unrolls(unrolls, rollout.pop_results())
                 while not sender.send(message, WAIT_S) and not self._stop.is_set():
                     pass
+
+    def _share(self) -> float:
+        """Unrolls of this actor in a batch."""
+        return self.job.algo.unrolls_per_batch / self.job.cluster.actors
+
+    def _await_first(self, weights: Any) -> None:
+        deadline = time.monotonic() + self.job.cluster.start_timeout_s
+        while len(self._sent) < len(self._policies) and not self._stop.is_set():
+            self._load(weights.wait(min(WAIT_S, max(0.0, deadline - time.monotonic()))))
+            if time.monotonic() > deadline:
+                raise LamarckError(f"actor {self.number} got no weights from the learner in time")
+
+    def _load(self, messages: list[Message]) -> bool:
+        """Take over new weights; whether there were any."""
+        for message in messages:
+            update = unpack_weights(message)
+            policy = self._policies[update.policy]
+            learned = (update.version - policy.version) / self.job.algo.optimizer_steps_per_batch
+            left = self._sent.get(update.policy, 0.0) - learned * self._share()
+            self._sent[update.policy] = max(0.0, left)
+            policy.load(update)
+        return bool(messages)

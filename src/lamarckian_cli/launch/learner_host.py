@@ -43,8 +43,7 @@ class LearnerHost:
         self.error: BaseException | None = None
         self._gather = bind_gather(f"ipc://{sockets}/unrolls", capacity=CAPACITY)
         self._weights = bind_weights(f"ipc://{sockets}/weights")
-        waiting = max(1, round(job.cluster.queue_batches))
-        self._batches: queue.Queue[tuple[str, Batch]] = queue.Queue(maxsize=waiting)
+        self._batches: queue.Queue[tuple[str, Batch]] = queue.Queue(maxsize=1)
         self._taken = threading.Event()  # a batch left the queue
         self._stop = threading.Event()
         self._lock = threading.Lock()  # over learners and counters, between two updates

@@ -44,7 +44,7 @@ class Cluster:
     kind: str = "local"
     actors: int = 2
     matches: int = 64  # at once, per actor
-    queue_batches: float = 1.0  # batches that wait at the learner before actors are held back
+    queue_batches: float = 1.0  # sampled ahead of the learner before actors wait for new weights
     restart_limit: int = 10  # times that a killed actor is started again
     start_timeout_s: float = 60.0
 
@@ -60,7 +60,12 @@ class Cluster:
         require(
             self.matches >= 1, "cluster.matches", self.matches, "it must be at least 1 (64 suits most games)"
         )
-        require(self.queue_batches > 0, "cluster.queue_batches", self.queue_batches, "it must be above 0 (1)")
+        require(
+            self.queue_batches >= 0,
+            "cluster.queue_batches",
+            self.queue_batches,
+            "it must be 0 (actors wait for each update) or more (1)",
+        )
         require(self.restart_limit >= 0, "cluster.restart_limit", self.restart_limit, "it must be 0 or more")
         require(
             self.start_timeout_s > 0,
