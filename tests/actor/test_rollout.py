@@ -6,7 +6,7 @@ from collections import defaultdict
 import numpy as np
 import pytest
 import torch
-from clockwork import Clockwork, reward_of
+from clockwork import Clockwork, ClockworkController, reward_of
 
 from lamarckian_cli.actor.buffers import UnrollBuffer
 from lamarckian_cli.actor.players import RandomPolicy
@@ -17,7 +17,7 @@ from lamarckian_cli.model.architecture import Architecture
 from lamarckian_cli.model.distribution import ActionDistribution
 from lamarckian_cli.model.flat import FlatParameters
 from lamarckian_cli.model.network import Network
-from lamarckian_cli.records import Weights
+from lamarckian_cli.records import RUNNING, Weights
 
 ARCH = Architecture(policy=(8,), critic=())
 T = 5
@@ -180,6 +180,47 @@ def test_a_wrong_shape_is_told_with_seat_expected_and_actual():
     game = Clockwork(shape=(3,))
     with pytest.raises(MDPError, match=r"seat 0 gave input 'where' of shape \[2\]; describe\(\) says \[3\]"):
         sample(game, {0: recorder(game, 1)}, matches=1, rounds=5)
+
+
+class ScalarReward(ClockworkController):
+    def reward(self):
+        return 1.0
+
+
+class TooFewRewards(ClockworkController):
+    def reward(self):
+        return (1.0,)
+
+
+class NoOutcome(ClockworkController):
+    async def act(self, action):
+        await super().act(action)
+
+
+class PlainAct(ClockworkController):
+    def act(self, action):
+        return RUNNING
+
+
+class Broken(ClockworkController):
+    async def act(self, action):
+        return {}["speed"]
+
+
+@pytest.mark.parametrize(
+    ("controller", "message"),
+    [
+        (ScalarReward, r"seat 0: reward\(\) returned 1\.0; it must return 2 numbers.*as in \(1\.0, 1\.0\)"),
+        (TooFewRewards, r"seat 0: reward\(\) returned \(1\.0,\); it must return 2 numbers"),
+        (NoOutcome, r"seat 0: act\(\) must return an Outcome"),
+        (PlainAct, r"seat 0: act\(\) returned nothing to await; write it as `async def act`"),
+        (Broken, r"10 matches in a row.*KeyError: 'speed' \(test_rollout\.py, line \d+\)"),
+    ],
+)
+def test_what_a_game_does_wrong_is_told_in_its_own_terms(controller, message):
+    game = Clockwork(controller=controller)
+    with pytest.raises(MDPError, match=message):
+        sample(game, {0: recorder(game, 2)}, matches=2, rounds=20)
 
 
 def test_closing_gives_every_match_back():

@@ -4,7 +4,7 @@ import pytest
 
 from lamarckian_cli.launch.counters import Counters
 from lamarckian_cli.launch.settings import Budget
-from lamarckian_cli.launch.train import budget_spent
+from lamarckian_cli.launch.train import end_reached
 from lamarckian_cli.records import MatchResult
 
 
@@ -58,10 +58,10 @@ def test_a_budget_ends_at_whichever_comes_first(budget, spent):
     counters.add_results(
         [match("a", **{"return": 4.0, "win": 0.0}), match("a", **{"return": 6.0, "win": 1.0})]
     )
-    assert budget_spent(budget, counters) is spent
+    assert bool(end_reached(budget, counters)) is spent
 
 
 def test_a_score_ends_nothing_before_the_window_is_full():
     counters = Counters(["a"], 3)
     counters.add_results([match("a", **{"return": 500.0})] * 2)
-    assert not budget_spent(Budget(env_steps=10, stop_return=5.0), counters)
+    assert not end_reached(Budget(env_steps=10, stop_return=5.0), counters)

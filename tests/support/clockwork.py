@@ -23,9 +23,20 @@ class Clockwork:
 
     external = False
 
-    def __init__(self, *, seats=1, skip_every=0, script_every=0, fail_at=None, hang_at=None, shape=(2,)):
+    def __init__(
+        self,
+        *,
+        seats=1,
+        skip_every=0,
+        script_every=0,
+        fail_at=None,
+        hang_at=None,
+        shape=(2,),
+        controller=None,
+    ):
         self.seats, self.skip_every, self.script_every = seats, skip_every, script_every
         self.fail_at, self.hang_at, self.shape = fail_at, hang_at, shape
+        self.controller = controller or ClockworkController
         self.started = 0
         self.open = 0
 
@@ -51,7 +62,7 @@ class ClockworkMatch:
         self.game, self.number = game, number
         self.length = 3 + seed % 7
         self.end = TERMINATED if seed % 2 else TRUNCATED
-        self.controllers = [ClockworkController(self, seat) for seat in seats]
+        self.controllers = [game.controller(self, seat) for seat in seats]
         self.ticks = ()
         self.turn = Signal()
         self.acted = 0

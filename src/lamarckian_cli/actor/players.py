@@ -6,6 +6,7 @@ policy has to answer or the game makes them wait.
 
 from __future__ import annotations
 
+import inspect
 import types
 from collections.abc import Generator, Sequence
 from typing import Any
@@ -58,31 +59,36 @@ async def train(controller: Controller, player: Player) -> None:
     several = len(returns) > 1
     early: Sequence[float] | None = None  # gained before the match's first decision
     steps = 0
-    state = see()
-    while True:
-        if state.decision:
-            action = await decide(state)
-            outcome = await act(action)
-            gained = reward()
-            steps += 1
-            if early is None:
-                player.last = gained
-            else:
-                player.last, early = _sum(early, gained), None
-        else:
-            outcome = await act(None)
-            gained = reward()
-            if steps:
-                player.last = _sum(player.last, gained)
-            else:
-                early = gained if early is None else _sum(early, gained)
-        returns[0] += gained[0]
-        if several:
-            for k in range(1, len(returns)):
-                returns[k] += gained[k]
+    try:
         state = see()
-        if outcome is not RUNNING and (outcome.terminated or outcome.truncated):
-            break
+        while True:
+            if state.decision:
+                action = await decide(state)
+                outcome = await act(action)
+                gained = reward()
+                returns[0] += gained[0]
+                steps += 1
+                if early is None:
+                    player.last = gained
+                else:
+                    player.last, early = _sum(early, gained), None
+            else:
+                outcome = await act(None)
+                gained = reward()
+                returns[0] += gained[0]
+                if steps:
+                    player.last = _sum(player.last, gained)
+                else:
+                    early = gained if early is None else _sum(early, gained)
+            if several:
+                for k in range(1, len(returns)):
+                    returns[k] += gained[k]
+            state = see()
+            if outcome is not RUNNING and (outcome.terminated or outcome.truncated):
+                break
+    except (AttributeError, IndexError, TypeError) as error:
+        _explain(error, controller, player)
+        raise
     player.steps = steps
     buffer = player.policy.buffer
     if buffer is not None and steps:
@@ -91,6 +97,26 @@ async def train(controller: Controller, player: Player) -> None:
 
 def _sum(one: Sequence[float], other: Sequence[float]) -> Sequence[float]:
     return [a + b for a, b in zip(one, other, strict=True)]
+
+
+def _explain(error: Exception, controller: Controller, player: Player) -> None:
+    """Raise an MDPError where the game returned what the interface does not have; else nothing.
+
+    It is looked at when the loop has tripped over it; at every step that would cost more than many games.
+    """
+    where, heads = f"seat {player.seat}", len(player.policy.seat.rewards)
+    if not inspect.iscoroutinefunction(controller.act) and "await" in str(error):
+        raise MDPError(f"{where}: act() returned nothing to await; write it as `async def act`") from error
+    if "'terminated'" in str(error) or "'truncated'" in str(error):
+        raise MDPError(
+            f"{where}: act() must return an Outcome, such as RUNNING or TERMINATED; {error}"
+        ) from error
+    gained = controller.reward()
+    if not isinstance(gained, Sequence | np.ndarray) or np.shape(gained) != (heads,):
+        raise MDPError(
+            f"{where}: reward() returned {gained!r}; it must return {heads} number"
+            f"{'s' if heads > 1 else ''}, one a reward head, as in {(1.0,) * heads}"
+        ) from error
 
 
 async def spar(controller: Controller, player: Player) -> None:

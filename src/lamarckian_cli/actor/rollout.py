@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+import traceback
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from lamarckian_cli.actor.players import Player, check_state, spar, train
@@ -246,7 +248,7 @@ class Rollout:
             if slot is None:
                 continue
             self.failures += 1
-            text = f"{self.spec.name}: {task.name}: {type(error).__name__}: {error}"
+            text = f"{self.spec.name}: {task.name}: {type(error).__name__}: {error}{_place(error)}"
             self.first_failure = self.first_failure or text
             slot.failures += 1
             if isinstance(error, LamarckError):
@@ -268,3 +270,9 @@ class Rollout:
                 player.policy.waiting.remove(player)
             player.begin()
         self._release(slot)
+
+
+def _place(error: BaseException | None) -> str:
+    """` (game.py, line 12)`: where it was raised."""
+    frames = traceback.extract_tb(error.__traceback__) if error is not None else []
+    return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""

@@ -90,11 +90,12 @@ def list_runs(
         print_table(
             [column.replace("_", " ") for column in columns],
             [[entry.get(column) for column in columns] for entry in runs],
-            fold=(0,) if len(columns) == len(RUN_COLUMNS) else (0, -1),
+            # A name is there to be copied: it stays whole, and in a narrow terminal others break.
+            fold=range(RUN_COLUMNS.index("when"), len(columns)),
         )
 
 
-RUN_COLUMNS = ("name", "state", "env", "algo", "env_steps", "best_return", "when")
+RUN_COLUMNS = ("name", "state", "env_steps", "best_return", "when", "env", "algo")
 
 
 def _of_return(report: Mapping[str, Any]) -> dict[str, Any]:

@@ -103,6 +103,10 @@ def unknown_key(key: str, name: str, known: Iterable[str]) -> ConfigError:
 def _import(module_name: str, path: str, key: str) -> Any:
     try:
         return importlib.import_module(module_name)
+    except SyntaxError as error:
+        raise ConfigError(
+            f"{key}.{TARGET} is {path!r}; {error.filename}, line {error.lineno}: {error.msg}"
+        ) from error
     except ModuleNotFoundError as error:
         missing = error.name or module_name
         if module_name == missing or module_name.startswith(missing + "."):

@@ -134,7 +134,8 @@ def frozen_policy(
     with code_of(folder):
         job = build_job_from(folder.config())
     tree = folder.load_checkpoint(which)
-    name, state = next(iter(tree["learners"].items()))
+    state = next(iter(tree["learners"].values()))
+    name = f"frozen:{run}"  # not the name that it trained under, which may be in this game too
     policy = Policy(
         name,
         seat,

@@ -92,12 +92,14 @@ class Display:
         """Take in how training stands; drawn at the next refresh."""
         self.progress = progress
 
-    def finish(self, run: Path, interrupted: bool = False) -> None:
-        """After the end: what was reached, where the run is, and the commands to type next."""
+    def finish(self, run: Path, interrupted: bool = False, reason: str = "") -> None:
+        """After the end: what was reached and why it is the end, where the run is, what to type next."""
         if not self.enabled:
             return
         if self.progress is not None:
             self._say(closing_line(self.progress))
+        if reason:
+            self._say(f"it ended at {reason}")
         self._say(f"{'interrupted: ' if interrupted else ''}the run is in {shown_path(run)}")
         for command in next_commands(run, interrupted=interrupted):
             self._say(f"  {command}")

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from lamarckian_cli.errors import LamarckError
+from lamarckian_cli.errors import LamarckError, RunError
 from lamarckian_cli.launch.counters import Counters
 from lamarckian_cli.launch.display import Display, PolicyProgress, Progress
 from lamarckian_cli.launch.job import Job
@@ -30,6 +30,7 @@ def train(job: Job, *, json_output: bool) -> dict[str, Any]:
     """
     command, keep = job.command_line, job.run.keep_checkpoints
     if job.resume is not None:
+        _refuse_if_over(job)
         folder = RunFolder.open(job.resume, lock=True, command=command, keep_checkpoints=keep)
     else:
         folder = RunFolder.create(Path(job.run.dir), job.config, command, keep_checkpoints=keep)
@@ -67,7 +68,7 @@ class Session:
         self._stop = threading.Event()
         self._began = time.monotonic()
         self._earlier_s = 0.0  # trained in earlier sessions of the same run
-        self._steps_before = 0
+        self._rate_from: tuple[int, float] | None = None  # env steps and seconds that rates count from
         self._logged_at = 0.0
         self._saved_at = 0.0
 
@@ -111,6 +112,7 @@ class Session:
             training.restore(state)
         self.counters = training.counters
         self._start_clock()
+        self._rate_from = self.counters.env_steps, self._earlier_s
         first = next(iter(training.learners.values()))
         updates = training.updates()
         try:
@@ -145,18 +147,19 @@ class Session:
                 if time.monotonic() - self._saved_at >= self.job.run.checkpoint_every_s:
                     self._save(training.state())
             if self.version:
-                self._save(training.state())
+                state = training.state()
+                self._take_counters(state["counters"])  # what is saved is what is told
+                self._save(state)
         except Interrupted:
             pass  # before anything was learned
         finally:
             training.stop()
 
     def _take_in(self, progress: dict[str, Any]) -> None:
-        counters = progress["counters"]
-        fresh = Counters(list(counters["recent"]), self.job.evaluation.window)
-        fresh.restore(counters)
-        self.counters = fresh
-        self._tick()
+        self._take_counters(progress["counters"])
+        if self._rate_from is None and progress["first_update_at"] is not None:
+            # The first batch was sampled while the clock stood still.
+            self._rate_from = self.counters.env_steps, self.counters.seconds
         self.reports = progress["reports"]
         self.version = next(iter(progress["versions"].values()))
         self.extra = {
@@ -165,6 +168,12 @@ class Session:
             "sent_bytes": progress["sent_bytes"],
         }
 
+    def _take_counters(self, state: dict[str, Any]) -> None:
+        fresh = Counters(list(state["recent"]), self.job.evaluation.window)
+        fresh.restore(state)
+        self.counters = fresh
+        self._tick()
+
     # -------------------------------------------------------------- parts
 
     def _earlier_state(self) -> dict[str, Any] | None:
@@ -172,19 +181,18 @@ class Session:
         if self.job.resume is None or not self.folder.has_checkpoint():
             return None
         state: dict[str, Any] = self.folder.load_checkpoint("latest")
-        self._earlier_s = float(state["counters"]["seconds"])
+        self._earlier_s = self.counters.seconds = float(state["counters"]["seconds"])
         self.folder.rewind(int(state["counters"]["env_steps"]))
         return state
 
     def _start_clock(self) -> None:
         self._began = time.monotonic()
-        self._steps_before = self.counters.env_steps
 
     def _tick(self) -> None:
         self.counters.seconds = self._earlier_s + time.monotonic() - self._began
 
     def _over(self) -> bool:
-        return budget_spent(self.job.budget, self.counters)
+        return bool(end_reached(self.job.budget, self.counters))
 
     def _save(self, state: dict[str, Any]) -> None:
         state["counters"]["seconds"] = self.counters.seconds
@@ -197,8 +205,10 @@ class Session:
         self._saved_at = time.monotonic()
 
     def _rate(self) -> float:
-        seconds = time.monotonic() - self._began
-        return (self.counters.env_steps - self._steps_before) / seconds if seconds > 0 else 0.0
+        """Env steps per second of this session, without the first batch; 0 before there are two."""
+        steps, seconds = self._rate_from or (0, 0.0)
+        elapsed = self.counters.seconds - seconds
+        return (self.counters.env_steps - steps) / elapsed if self._rate_from and elapsed > 0 else 0.0
 
     def _log(self) -> None:
         now = time.monotonic()
@@ -256,22 +266,43 @@ class Session:
             )
         )
         self.folder.write_summary(summary)
-        self.display.finish(self.folder.path, self.interrupted)
+        reason = "" if self.interrupted else end_reached(self.job.budget, counters)
+        self.display.finish(self.folder.path, self.interrupted, reason)
         return {"run": str(self.folder.path), **summary}
 
 
-def budget_spent(budget: Budget, counters: Counters) -> bool:
-    """Whether training has reached an end that the budget names."""
+def end_reached(budget: Budget, counters: Counters) -> str:
+    """Which end that the budget names has been reached, as `key=value`; empty while there is none."""
     if budget.env_steps is not None and counters.env_steps >= budget.env_steps:
-        return True
+        return f"budget.env_steps={budget.env_steps}"
     if budget.seconds is not None and counters.seconds >= budget.seconds:
-        return True
+        return f"budget.seconds={budget.seconds:g}"
     if not counters.full():
-        return False
+        return ""
     means = counters.means(next(iter(counters.recent)))
     if budget.stop_return is not None and means["return"] >= budget.stop_return:
-        return True
-    return budget.stop_win_rate is not None and means.get("win", 0.0) >= budget.stop_win_rate
+        return f"budget.stop_return={budget.stop_return:g}"
+    if budget.stop_win_rate is not None and means.get("win", 0.0) >= budget.stop_win_rate:
+        return f"budget.stop_win_rate={budget.stop_win_rate:g}"
+    return ""
+
+
+def _refuse_if_over(job: Job) -> None:
+    """Raise a RunError where a run that is to be resumed has nothing left to do."""
+    assert job.resume is not None
+    folder = RunFolder.open(job.resume)
+    if not folder.has_checkpoint():
+        return
+    state = folder.load_checkpoint("latest")["counters"]
+    counters = Counters(list(state["recent"]), job.evaluation.window)
+    counters.restore(state)
+    reached = end_reached(job.budget, counters)
+    if reached:
+        key = reached.partition("=")[0]
+        raise RunError(
+            f"{folder.path} has reached {reached} already ({counters.env_steps:,} env steps in "
+            f"{counters.seconds:.0f} s); to go on, give a larger {key}, or {key}=null"
+        )
 
 
 def _flat(numbers: dict[str, dict[str, float]], several: bool) -> dict[str, float]:
