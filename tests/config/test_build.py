@@ -104,9 +104,10 @@ def test_values_that_fit(value: Any, annotation: Any, expected: Any) -> None:
 @pytest.mark.parametrize(
     ("value", "annotation", "said"),
     [
-        ("fast", float, "k is 'fast'; it must be a number"),
-        (True, float, "k is true; it must be a number"),
-        (float("nan"), float, "it must be a number"),
+        ("fast", float, "k is 'fast'; it must be a finite number"),
+        (True, float, "k is true; it must be a finite number"),
+        (float("nan"), float, "it must be a finite number"),
+        (float("inf"), float, "it must be a finite number"),
         (True, int, "k is true; it must be a whole number"),
         (1.5, int | None, "k is 1.5; it must be a whole number, or null"),
         (1, bool, "k is 1; it must be true or false"),

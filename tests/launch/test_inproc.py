@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
 
+from lamarckian_cli.errors import RunError
 from lamarckian_cli.launch.runfolder import RunFolder
 from lamarckian_cli.launch.train import train
-from lamarckian_cli.launch.wiring import job_of
+from lamarckian_cli.launch.wiring import job_of, run_train
 
 SMALL = (
     "env=cartpole",
@@ -77,9 +80,69 @@ def test_a_killed_run_that_is_resumed_equals_an_unbroken_one(tmp_path):
     done = subprocess.run([sys.executable, "-c", KILLED, *broken], env=os.environ, timeout=100, check=False)
     assert done.returncode == -signal.SIGKILL
     assert RunFolder.open(tmp_path / "broken").state == "killed"
-    from lamarckian_cli.launch.wiring import run_train
-
     run_train([f"resume={tmp_path / 'broken'}"], json_output=True)
     assert_equal(final(tmp_path / "unbroken"), final(tmp_path / "broken"))
     rows = RunFolder.open(tmp_path / "broken").rows()
     assert [row["env_steps"] for row in rows] == sorted({row["env_steps"] for row in rows})
+
+
+def everything_in(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != "lock"}
+
+
+@pytest.mark.parametrize(
+    ("budget", "message"),
+    [
+        ((), r"has reached budget\.env_steps=1024 already .* give a larger budget\.env_steps"),
+        (("budget.env_steps=2048", "budget.stop_return=1"), r"has reached budget\.stop_return=1 already"),
+    ],
+)
+def test_a_run_with_nothing_left_to_do_is_not_resumed_and_stays_as_it_is(tmp_path, budget, message):
+    run = tmp_path / "run"
+    train(
+        job_of([*SMALL, "budget.env_steps=1024", "evaluation.window=5", f"run.dir={run}"]), json_output=True
+    )
+    before = everything_in(run)
+    with pytest.raises(RunError, match=message):
+        run_train([f"resume={run}", *budget], json_output=True)
+    assert everything_in(run) == before
+
+
+def test_a_damaged_checkpoint_is_refused_and_the_run_stays_as_it_is(tmp_path):
+    run = tmp_path / "run"
+    train(job_of([*SMALL, "budget.env_steps=1024", f"run.dir={run}"]), json_output=True)
+    for path in (run / "checkpoints").glob("0*.ckpt"):
+        path.write_bytes(path.read_bytes()[:-10])
+    before = everything_in(run)
+    with pytest.raises(RunError, match="checkpoint"):
+        run_train([f"resume={run}", "budget.env_steps=4096"], json_output=True)
+    assert everything_in(run) == before
+
+
+def test_ctrl_c_does_not_wait_for_a_batch(tmp_path):
+    run = tmp_path / "run"
+    arguments = ["env=cartpole", "cluster=inproc", "algo.batch_size=10485760", "algo.minibatch_size=null"]
+    arguments += ["algo.reuse=1", "budget.env_steps=20000000", f"run.dir={run}"]
+    process = subprocess.Popen([sys.executable, "-m", "lamarckian_cli.cli", "train", *arguments])
+    try:
+        for _ in range(600):
+            if (run / "config.yaml").exists():
+                break
+            time.sleep(0.1)
+        time.sleep(3.0)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+    finally:
+        process.kill()
+    assert not run.exists()
+
+
+def test_a_rate_counts_the_session_alone(tmp_path):
+    run = tmp_path / "run"
+    train(job_of([*SMALL, "budget.env_steps=8192", f"run.dir={run}"]), json_output=True)
+    before = json.loads((run / "summary.json").read_text())
+    run_train([f"resume={run}", "budget.env_steps=8704"], json_output=True)
+    after = json.loads((run / "summary.json").read_text())
+    session_s = after["seconds"] - before["seconds"]
+    steps = after["env_steps"] - before["env_steps"]
+    assert after["env_steps_per_s"] == pytest.approx(steps / session_s, rel=0.05)

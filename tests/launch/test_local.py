@@ -99,6 +99,24 @@ def test_ctrl_c_saves_ends_every_process_and_resume_goes_on(tmp_path):
     assert RunFolder.open(run).state == "finished"
 
 
+@pytest.mark.parametrize("after_s", [0.7, 1.5, 3.0])
+def test_ctrl_c_while_everything_starts_leaves_nothing(tmp_path, after_s):
+    run = tmp_path / "run"
+    process = subprocess.Popen(
+        command("train", *SMALL, f"run.dir={run}"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        time.sleep(after_s)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode in (130, -signal.SIGINT), err  # the latter while Python itself starts
+    assert "Traceback" not in err or process.returncode < 0
+    assert "the run is in" not in out
+    assert not run.exists()
+
+
 def test_a_run_that_is_killed_outright_leaves_no_process_behind(tmp_path):
     run = tmp_path / "run"
     process = subprocess.Popen(command("train", *SMALL, ENOUGH, f"run.dir={run}"), stdout=subprocess.DEVNULL)

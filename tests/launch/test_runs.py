@@ -89,6 +89,13 @@ def test_damaged_folders_are_listed_as_such(tmp_path: Path) -> None:
     json.dumps(list_runs(runs), allow_nan=False)
 
 
+def test_a_damaged_summary_does_not_hide_the_other_runs(tmp_path: Path) -> None:
+    for name in ("good", "bad"):
+        make(tmp_path / name, steps=100)
+    (tmp_path / "bad" / "summary.json").write_text('{"env_steps": "many"}')
+    assert {run["name"] for run in list_runs(tmp_path)} == {"good", "bad"}
+
+
 def test_no_runs_yet_is_an_empty_list_and_a_wrong_folder_an_error(tmp_path: Path) -> None:
     assert list_runs(tmp_path / "runs") == []
     with pytest.raises(RunError, match="there is no folder"):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from lamarckian_cli.errors import ConfigError, RunError
+from lamarckian_cli.errors import ConfigError, MDPError, RunError
 from lamarckian_cli.learner.batch import UnrollQueue, to_batch
 from lamarckian_cli.learner.impala import IMPALA
 from lamarckian_cli.learner.learner import Learner
@@ -183,6 +183,16 @@ def test_scripted_steps_train_the_value_alone():
     assert gradients["value.weight"].grad.abs().sum() > 0
 
 
+@pytest.mark.parametrize("what", ["a reward", "input 'v'"])
+def test_numbers_of_the_game_that_are_not_finite_are_blamed_on_the_game(what):
+    data = unrolls()
+    (data.reward if what == "a reward" else data.inputs[0])[2, 3, 1] = np.inf
+    learner = Learner("main", SEAT, ARCH, algorithm(), seed=0)
+    learner.put(data)
+    with pytest.raises(MDPError, match=f"the game of policy 'main' gave {what} of inf \\(1 such number"):
+        learner.update()
+
+
 def test_the_learning_rate_falls_to_zero_at_the_budget():
     algo = algorithm(lr_schedule="linear")
     learner = Learner("main", SEAT, ARCH, algo, seed=0, total_env_steps=4 * B * T)
@@ -227,7 +237,7 @@ def test_the_queue_cuts_and_joins_without_mixing_rows():
 def test_a_loss_that_is_not_a_number_ends_the_run_with_a_remedy():
     learner = Learner("main", SEAT, ARCH, algorithm(), seed=0)
     data = unrolls()
-    data.reward[0, 0, 0] = np.nan
+    learner.parameters.vector.fill_(np.nan)
     learner.put(data)
     with pytest.raises(RunError, match=r"loss of policy 'main' became nan.*lower algo\.lr"):
         learner.update()

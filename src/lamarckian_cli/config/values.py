@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections.abc
 import dataclasses
 import enum
+import math
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -129,7 +130,7 @@ def _convert_class(value: Any, cls: type, annotation: Any, key: str) -> Any:
 
 
 def _number(value: Any, annotation: Any, key: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         _fail(value, annotation, key)
     return float(value)
 
@@ -167,7 +168,7 @@ _SCALARS: dict[Any, Callable[[Any, Any, str], Any]] = {
     type(None): _nothing,
 }
 _WORDS = {
-    float: "a number",
+    float: "a finite number",
     int: "a whole number",
     bool: "true or false",
     str: "text",

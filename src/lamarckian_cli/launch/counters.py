@@ -54,7 +54,7 @@ class Counters:
         return {name: float(np.mean([r[name] for r in recent if name in r])) for name in names}
 
     def last_return(self) -> float | None:
-        return self.means(next(iter(self.recent))).get("return")
+        return self.means(next(iter(self.recent))).get("return") if self.recent else None
 
     def full(self) -> bool:
         """Whether the first policy's window is full, so that a score can end the run."""

@@ -8,6 +8,7 @@ interrupted. So a run that was killed goes on from its checkpoint exactly as an 
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Generator
 from typing import Any
@@ -29,8 +30,9 @@ from lamarckian_cli.seeding import derive_seed
 class InprocTraining:
     """Iterate `updates()`; after each one, counters, checkpoints and reports can be read."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, stopped: threading.Event | None = None) -> None:
         self.job = job
+        self._stopped = stopped or threading.Event()
         keep_memory()
         limit_threads(1)
         self.mdp = job.env.make_mdp()
@@ -45,12 +47,12 @@ class InprocTraining:
         self._epoch = 0  # of the schedule of checkpoints
 
     def updates(self) -> Generator[None]:
-        """Sample and learn for ever; yields after each update."""
+        """Sample and learn until `stopped` is set; yields after each update."""
         loop = asyncio.new_event_loop() if self.mdp.external else None
         for name, policy in self._policies.items():
             policy.load(self.learners[name].weights())
         try:
-            while True:
+            while not self._stopped.is_set():
                 self._sample(loop)
                 for name, learner in self.learners.items():
                     while learner.ready():

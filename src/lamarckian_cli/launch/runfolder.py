@@ -218,7 +218,7 @@ class RunFolder:
         self._events.close()
         path = self.path / METRICS
         if path.exists():
-            rows = [row for row in read_rows(path) if row.get("env_steps", 0) <= env_steps]
+            rows = [row for row in read_rows(path) if _steps(row) <= env_steps]
             _write_text(path, "".join(json.dumps(finite(row)) + "\n" for row in rows))
         self._events = EventsFile(self.path / EVENTS, purge_env_steps=env_steps + 1)
         best = self.path / CHECKPOINTS / BEST
@@ -348,6 +348,12 @@ def _write_text(path: Path, text: str) -> None:
 
 def _write_json(path: Path, record: Mapping[str, Any]) -> None:
     _write_text(path, json.dumps(finite(record), indent=2) + "\n")
+
+
+def _steps(row: Mapping[str, Any]) -> float:
+    """Of a line of metrics; a damaged one counts as none."""
+    steps = row.get("env_steps")
+    return steps if isinstance(steps, int | float) else 0
 
 
 def _link(source: Path, target: Path) -> None:

@@ -77,7 +77,12 @@ def _last_return(source: dict[str, Any]) -> Any:
 
 def _at_least(summary: dict[str, Any], row: dict[str, Any]) -> bool:
     """Whether the summary is as new as the last row; a resumed run that was killed has an old one."""
-    return bool(summary) and (summary.get("env_steps") or 0) >= (row.get("env_steps") or 0)
+    return bool(summary) and _count(summary.get("env_steps")) >= _count(row.get("env_steps"))
+
+
+def _count(value: Any) -> float:
+    """What a damaged file may hold in place of a number counts as none."""
+    return value if isinstance(value, int | float) else 0
 
 
 def _run_folders(roots: list[Path]) -> Iterator[Path]:

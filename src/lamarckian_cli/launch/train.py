@@ -28,44 +28,78 @@ def train(job: Job, *, json_output: bool) -> dict[str, Any]:
     Ctrl-C and SIGTERM end it early: a checkpoint is saved, every process ended, and
     KeyboardInterrupt raised.
     """
-    command, keep = job.command_line, job.run.keep_checkpoints
-    if job.resume is not None:
-        _refuse_if_over(job)
-        folder = RunFolder.open(job.resume, lock=True, command=command, keep_checkpoints=keep)
-    else:
-        folder = RunFolder.create(Path(job.run.dir), job.config, command, keep_checkpoints=keep)
-    session = Session(job, folder, quiet=json_output)
-    try:
-        with session.stop_on_signals():
+    stop = Stop()
+    with stop.on_signals():
+        if job.resume is not None:
+            _refuse_if_over(job)
+        folder = _folder(job)
+        session = Session(job, folder, stop, quiet=json_output)
+        try:
             summary = session.run()
-        if session.interrupted and not folder.has_checkpoint():
-            raise KeyboardInterrupt
-    except BaseException as error:
-        if job.resume is None and not folder.has_checkpoint():
-            folder.discard()  # it never got going: nothing half-written stays
-        else:
-            reason = str(error) if isinstance(error, LamarckError) else f"{type(error).__name__}: {error}"
-            folder.finish("failed", reason)
-        raise
-    folder.finish("interrupted" if session.interrupted else "finished")
-    if session.interrupted:
+        except BaseException as error:
+            if job.resume is None and not folder.has_checkpoint():
+                folder.discard()  # it never got going: nothing half-written stays
+            elif isinstance(error, KeyboardInterrupt):
+                folder.finish("interrupted")
+            else:
+                reason = str(error) if isinstance(error, LamarckError) else f"{type(error).__name__}: {error}"
+                folder.finish("failed", reason)
+            raise
+        folder.finish("interrupted" if stop.interrupted else "finished")
+    if stop.interrupted:
         raise KeyboardInterrupt
     return summary
+
+
+def _folder(job: Job) -> RunFolder:
+    command, keep = job.command_line, job.run.keep_checkpoints
+    if job.resume is not None:
+        return RunFolder.open(job.resume, lock=True, command=command, keep_checkpoints=keep)
+    return RunFolder.create(Path(job.run.dir), job.config, command, keep_checkpoints=keep)
+
+
+class Stop:
+    """Whether a signal asked to stop."""
+
+    def __init__(self) -> None:
+        self.event = threading.Event()
+
+    @property
+    def interrupted(self) -> bool:
+        return self.event.is_set()
+
+    @contextlib.contextmanager
+    def on_signals(self) -> Iterator[None]:
+        """The first SIGINT or SIGTERM asks to stop; a second one while stopping interrupts at once."""
+
+        def ask(number: int, frame: FrameType | None) -> None:
+            if self.event.is_set():
+                raise KeyboardInterrupt
+            self.event.set()
+
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 class Session:
     """One run of a job, on either kind of cluster: log, checkpoints, display, the end."""
 
-    def __init__(self, job: Job, folder: RunFolder, *, quiet: bool) -> None:
+    def __init__(self, job: Job, folder: RunFolder, stop: Stop, *, quiet: bool) -> None:
         self.job = job
         self.folder = folder
-        self.interrupted = False
+        self.stop = stop
         self.display = Display(job.budget.env_steps, job.budget.seconds, enabled=not quiet)
         self.counters = Counters([], job.evaluation.window)
         self.reports: dict[str, dict[str, float]] = {}
         self.version = 0
         self.extra: dict[str, Any] = {}
-        self._stop = threading.Event()
         self._began = time.monotonic()
         self._earlier_s = 0.0  # trained in earlier sessions of the same run
         self._rate_from: tuple[int, float] | None = None  # env steps and seconds that rates count from
@@ -80,34 +114,16 @@ class Session:
                 self._run_inproc(state)
             else:
                 self._run_local(state)
+        if self.stop.interrupted and not self.folder.has_checkpoint():
+            raise KeyboardInterrupt  # before anything was learned
         return self._summarize()
-
-    @contextlib.contextmanager
-    def stop_on_signals(self) -> Iterator[None]:
-        """The first SIGINT or SIGTERM asks to stop; a second one while stopping interrupts at once."""
-
-        def ask(number: int, frame: FrameType | None) -> None:
-            if self._stop.is_set():
-                raise KeyboardInterrupt
-            self.interrupted = True
-            self._stop.set()
-
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     # -------------------------------------------------------------- the two kinds of cluster
 
     def _run_inproc(self, state: dict[str, Any] | None) -> None:
         from lamarckian_cli.launch.inproc import InprocTraining
 
-        training = InprocTraining(self.job)
+        training = InprocTraining(self.job, self.stop.event)
         if state is not None:
             training.restore(state)
         self.counters = training.counters
@@ -116,27 +132,29 @@ class Session:
         first = next(iter(training.learners.values()))
         updates = training.updates()
         try:
-            while not self._over() and not self._stop.is_set():
-                next(updates)
+            for _ in updates:
                 self._tick()
                 self.reports, self.version = training.reports, first.version
                 if training.checkpoint_due():
                     self._save(training.checkpoint())
                 self._log()
+                if self._over():
+                    break
         finally:
             updates.close()
             training.close()
-        self._save(training.state())
+        if self.version:
+            self._save(training.state())
 
     def _run_local(self, state: dict[str, Any] | None) -> None:
         from lamarckian_cli.launch.local import Interrupted, LocalTraining
 
-        training = LocalTraining(self.job, self._stop)
+        training = LocalTraining(self.job, self.stop.event)
         self.display.phase("starting Ray, the learner and the actors")
         try:
             training.start(state)
             self._saved_at = time.monotonic()
-            while not self._stop.wait(POLL_S):
+            while not self.stop.event.wait(POLL_S):
                 progress = training.progress()
                 if progress["first_update_at"] is None:
                     self._start_clock()
@@ -214,7 +232,11 @@ class Session:
         now = time.monotonic()
         if not self.counters.batches:
             return  # nothing was learned yet
-        if now - self._logged_at < self.job.run.log_every_s and not self._over() and not self._stop.is_set():
+        if (
+            now - self._logged_at < self.job.run.log_every_s
+            and not self._over()
+            and not self.stop.interrupted
+        ):
             return
         self._logged_at = now
         counters = self.counters
@@ -266,8 +288,8 @@ class Session:
             )
         )
         self.folder.write_summary(summary)
-        reason = "" if self.interrupted else end_reached(self.job.budget, counters)
-        self.display.finish(self.folder.path, self.interrupted, reason)
+        reason = "" if self.stop.interrupted else end_reached(self.job.budget, counters)
+        self.display.finish(self.folder.path, self.stop.interrupted, reason)
         return {"run": str(self.folder.path), **summary}
 
 
@@ -292,6 +314,8 @@ def _refuse_if_over(job: Job) -> None:
     assert job.resume is not None
     folder = RunFolder.open(job.resume)
     if not folder.has_checkpoint():
+        if folder.state_and_reason()[0] == "finished":
+            raise RunError(f"{folder.path} has finished, and its checkpoints are gone; begin a new run")
         return
     state = folder.load_checkpoint("latest")["counters"]
     counters = Counters(list(state["recent"]), job.evaluation.window)

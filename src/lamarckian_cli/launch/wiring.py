@@ -18,7 +18,7 @@ from lamarckian_cli.config.build import build, build_as, unknown_key
 from lamarckian_cli.config.callbacks import remove_if_empty
 from lamarckian_cli.config.resume import resume_target, resumed_config
 from lamarckian_cli.config.values import convert, shown
-from lamarckian_cli.errors import ConfigError, LamarckError, RunError
+from lamarckian_cli.errors import ConfigError, RunError
 from lamarckian_cli.launch.job import Job, MDPFactory
 from lamarckian_cli.launch.runfolder import RunFolder, find_run
 from lamarckian_cli.launch.settings import Budget, Cluster, Evaluation, Players, Run
@@ -102,9 +102,9 @@ def build_job_from(
 
 
 class Stopped(BaseException):
-    """Carries a LamarckError past Hydra, which would print a report of its own."""
+    """Carries an error past Hydra, which would print a report of its own."""
 
-    def __init__(self, error: LamarckError) -> None:
+    def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
         self.error = error
 
@@ -126,7 +126,7 @@ class TrainTask:
                 self._enter_sweep(config, folder)
             job = build_job(config, command_line=self.command_line)
             summary = start(job, json_output=self.json_output)
-        except LamarckError as error:
+        except Exception as error:
             if several:
                 raise  # the sweep goes on with its other jobs, and reports this one at its end
             raise Stopped(error) from error

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lamarckian_cli.errors import RunError
+from lamarckian_cli.errors import MDPError, RunError
 from lamarckian_cli.estimators.losses import normalized, shares
 from lamarckian_cli.learner.adam import Adam
 from lamarckian_cli.learner.algorithm import Algorithm, EstimateInputs, Steps
@@ -126,11 +126,23 @@ class Learner:
         report["staleness_max"] = float(staleness.max())
         report["lr"] = self._optimizer.lr
         if not math.isfinite(report["loss"]):
+            self._look_for_what_is_not_finite(batch)
             raise RunError(
                 f"the loss of policy {self.policy!r} became {report['loss']} at version {self.version}; "
                 "lower algo.lr, or set algo.max_grad_norm=0.5 and algo.precision=fp32"
             )
         return report
+
+    def _look_for_what_is_not_finite(self, batch: Batch) -> None:
+        """Raise an MDPError where the game gave such a number; it, not the learning, is to blame."""
+        given = [(f"input {spec.name!r}", x) for spec, x in zip(self.seat.inputs, batch.inputs, strict=True)]
+        for what, numbers in [*given, ("a reward", batch.reward)]:
+            wrong = ~numbers.float().isfinite()
+            if wrong.any():
+                raise MDPError(
+                    f"the game of policy {self.policy!r} gave {what} of {numbers[wrong][0].item()} "
+                    f"({int(wrong.sum())} such numbers in a batch); check_mdp() shows where"
+                )
 
     # -------------------------------------------------------------- one optimizer step a batch
 
