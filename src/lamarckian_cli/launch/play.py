@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +76,7 @@ def _shown(
 ) -> Iterator[Look]:
     """Where the match is looked at: a video, the terminal, or nowhere."""
     if video is not None:
-        with record(video, fps) as append:
+        with record(video, fps) as append, _busy(console, f"recording to {video} …"):
             yield lambda match: append(_frame(match, game))
     elif console.is_terminal:
         # The alternate screen: whatever happens, the terminal is as it was afterwards.
@@ -91,6 +91,11 @@ def _shown(
             yield look
     else:
         yield lambda match: None
+
+
+def _busy(console: Console, what: str) -> AbstractContextManager[Any]:
+    """A spinner on a terminal, nothing elsewhere."""
+    return console.status(what) if console.is_terminal else nullcontext()
 
 
 def _frame(match: Any, game: str) -> Any:
