@@ -1,12 +1,13 @@
 """What actors record is what the games did: every row is re-derived from the game's rules."""
 
 import itertools
+import sys
 from collections import defaultdict
 
 import numpy as np
 import pytest
 import torch
-from clockwork import Clockwork, ClockworkController, reward_of
+from clockwork import Clockwork, ClockworkController, ClockworkMatch, reward_of
 
 from lamarckian_cli.actor.buffers import UnrollBuffer
 from lamarckian_cli.actor.players import RandomPolicy
@@ -202,6 +203,11 @@ class PlainAct(ClockworkController):
         return RUNNING
 
 
+class Quits(ClockworkController):
+    async def act(self, action):
+        sys.exit(3)
+
+
 class Broken(ClockworkController):
     async def act(self, action):
         return {}["speed"]
@@ -214,6 +220,7 @@ class Broken(ClockworkController):
         (TooFewRewards, r"seat 0: reward\(\) returned \(1\.0,\); it must return 2 numbers"),
         (NoOutcome, r"seat 0: act\(\) must return an Outcome"),
         (PlainAct, r"seat 0: act\(\) returned nothing to await; write it as `async def act`"),
+        (Quits, r"10 matches in a row.*SystemExit: 3 \(test_rollout\.py, line \d+\)"),
         (Broken, r"10 matches in a row.*KeyError: 'speed' \(test_rollout\.py, line \d+\)"),
     ],
 )
@@ -221,6 +228,18 @@ def test_what_a_game_does_wrong_is_told_in_its_own_terms(controller, message):
     game = Clockwork(controller=controller)
     with pytest.raises(MDPError, match=message):
         sample(game, {0: recorder(game, 2)}, matches=2, rounds=20)
+
+
+def test_a_match_that_cannot_be_closed_is_counted_and_the_next_one_begins(monkeypatch):
+    def close(match):
+        raise OSError("the game\nkeeps it open")
+
+    monkeypatch.setattr(ClockworkMatch, "close", close)
+    game = Clockwork()
+    rollout, _ = sample(game, {0: recorder(game, 2)}, matches=2, rounds=40)
+    assert rollout.failures > 3
+    assert "close: OSError: the game keeps it open (test_rollout.py" in rollout.first_failure
+    assert game.started > 4
 
 
 def test_closing_gives_every_match_back():

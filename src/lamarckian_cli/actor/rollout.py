@@ -226,7 +226,10 @@ class Rollout:
         slot.game_side, slot.tasks = [], []
         match, slot.match = slot.match, None
         if match is not None:
-            match.close()
+            try:
+                match.close()
+            except Exception as error:  # the match was played; the next one may do better
+                self._count_failure("close", error)
 
     # -------------------------------------------------------------- policies and failures
 
@@ -247,9 +250,7 @@ class Rollout:
             slot = next((s for s in self._slots if task in s.tasks), None)
             if slot is None:
                 continue
-            self.failures += 1
-            text = f"{self.spec.name}: {task.name}: {type(error).__name__}: {error}{_place(error)}"
-            self.first_failure = self.first_failure or text
+            self._count_failure(task.name, error)
             slot.failures += 1
             if isinstance(error, LamarckError):
                 raise error
@@ -259,6 +260,11 @@ class Rollout:
                 ) from error
             self._give_up(slot)
             self._start(slot)
+
+    def _count_failure(self, where: str, error: BaseException | None) -> None:
+        self.failures += 1
+        text = f"{self.spec.name}: {where}: {type(error).__name__}: {error}{_place(error)}"
+        self.first_failure = self.first_failure or " ".join(text.split())
 
     def _give_up(self, slot: Slot) -> None:
         for task in slot.tasks:

@@ -130,7 +130,7 @@ class Scheduler:
             except StopIteration:
                 task.done = True
                 continue
-            except (Exception, asyncio.CancelledError) as error:
+            except (Exception, SystemExit, asyncio.CancelledError) as error:
                 task.done, task.error = True, error
                 self.failed.append(task)
                 continue
