@@ -193,6 +193,12 @@ def test_numbers_of_the_game_that_are_not_finite_are_blamed_on_the_game(what):
         learner.update()
 
 
+def test_batches_come_in_few_sizes_however_many_matches_were_truncated():
+    sizes = {len(to_batch(unrolls(seed), "cpu").inputs[0]) for seed in range(20)}
+    assert len({len(unrolls(seed).final_index) for seed in range(20)}) > 3
+    assert sizes <= {B * (T + 1), B * (T + 1) + 64}
+
+
 def test_the_learning_rate_falls_to_zero_at_the_budget():
     algo = algorithm(lr_schedule="linear")
     learner = Learner("main", SEAT, ARCH, algo, seed=0, total_env_steps=4 * B * T)

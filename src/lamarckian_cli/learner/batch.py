@@ -12,13 +12,16 @@ from torch import Tensor
 
 from lamarckian_cli.records import Unrolls
 
+FINAL_ROWS = 64
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
     """B unrolls of T steps. Flat tensors have N = B * T rows, unroll after unroll.
 
     `inputs` hold, one after the other, all B * (T + 1) observations of the unrolls and the F
-    final observations of truncated matches, so that one forward pass values them all.
+    final observations of truncated matches, so that one forward pass values them all. Zeros
+    follow up to a multiple of FINAL_ROWS: torch keeps code for every number of rows it has met.
     """
 
     inputs: tuple[Tensor, ...]  # each [B * (T + 1) + F, *shape]
@@ -106,7 +109,9 @@ def to_batch(unrolls: Unrolls, device: torch.device | str) -> Batch:
         return torch.from_numpy(array).to(device, non_blocking=True)
 
     inputs = tuple(
-        torch.cat([tensor(x).flatten(0, 1), tensor(final)]) if len(final) else tensor(x).flatten(0, 1)
+        torch.cat([tensor(x).flatten(0, 1), tensor(_padded(final))])
+        if len(final)
+        else tensor(x).flatten(0, 1)
         for x, final in zip(unrolls.inputs, unrolls.final_inputs, strict=True)
     )
     return Batch(
@@ -121,6 +126,14 @@ def to_batch(unrolls: Unrolls, device: torch.device | str) -> Batch:
         version=unrolls.version,
         final_index=tensor(unrolls.final_index),
     )
+
+
+def _padded(final: np.ndarray) -> np.ndarray:
+    """[F, *shape] with zeros up to a multiple of FINAL_ROWS rows."""
+    rows = -(-len(final) // FINAL_ROWS) * FINAL_ROWS
+    padded = np.zeros((rows, *final.shape[1:]), final.dtype)
+    padded[: len(final)] = final
+    return padded
 
 
 def select(unrolls: Unrolls, rows: np.ndarray) -> Unrolls:

@@ -215,7 +215,8 @@ class Learner:
         next_value = ordinary[1:].clone()
         if len(batch.final_index):
             unroll, step = batch.final_index.unbind(1)
-            next_value[step, unroll] = values[unrolls * (length + 1) :]
+            first = unrolls * (length + 1)
+            next_value[step, unroll] = values[first : first + len(batch.final_index)]
         targets = self.algorithm.estimate(
             EstimateInputs(
                 log_ratio=(log_prob - behaviour).view(unrolls, length).t().unsqueeze(2),
