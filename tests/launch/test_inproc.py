@@ -8,13 +8,14 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from lamarckian_cli.errors import RunError
 from lamarckian_cli.launch.runfolder import RunFolder
-from lamarckian_cli.launch.train import train
+from lamarckian_cli.launch.train import Session, Stop, train
 from lamarckian_cli.launch.wiring import job_of, run_train
 
 SMALL = (
@@ -117,6 +118,19 @@ def test_a_damaged_checkpoint_is_refused_and_the_run_stays_as_it_is(tmp_path):
     with pytest.raises(RunError, match="checkpoint"):
         run_train([f"resume={run}", "budget.env_steps=4096"], json_output=True)
     assert everything_in(run) == before
+
+
+def test_ctrl_c_before_a_resumed_run_learned_anything_leaves_its_summary(tmp_path):
+    run = tmp_path / "run"
+    job = job_of([*SMALL, "budget.env_steps=1024", f"run.dir={run}"])
+    train(job, json_output=True)
+    before = (run / "summary.json").read_bytes()
+    stop = Stop()
+    stop.event.set()
+    session = Session(replace(job, resume=run), RunFolder.open(run, lock=True), stop, quiet=True)
+    with pytest.raises(KeyboardInterrupt):
+        session.run()
+    assert (run / "summary.json").read_bytes() == before
 
 
 def test_ctrl_c_does_not_wait_for_a_batch(tmp_path):

@@ -101,7 +101,8 @@ class Session:
         self.version = 0
         self.extra: dict[str, Any] = {}
         self._began = time.monotonic()
-        self._earlier_s = 0.0  # trained in earlier sessions of the same run
+        self._earlier_s = 0.0  # trained in earlier sessions of the same run, ...
+        self._earlier_batches = 0  # ... and what they learned from
         self._rate_from: tuple[int, float] | None = None  # env steps and seconds that rates count from
         self._logged_at = 0.0
         self._saved_at = 0.0
@@ -114,8 +115,8 @@ class Session:
                 self._run_inproc(state)
             else:
                 self._run_local(state)
-        if self.stop.interrupted and not self.folder.has_checkpoint():
-            raise KeyboardInterrupt  # before anything was learned
+        if self.stop.interrupted and self.counters.batches <= self._earlier_batches:
+            raise KeyboardInterrupt  # before anything was learned: there is nothing to sum up
         return self._summarize()
 
     # -------------------------------------------------------------- the two kinds of cluster
@@ -199,7 +200,8 @@ class Session:
         if self.job.resume is None or not self.folder.has_checkpoint():
             return None
         state: dict[str, Any] = self.folder.load_checkpoint("latest")
-        self._earlier_s = self.counters.seconds = float(state["counters"]["seconds"])
+        self._earlier_s = float(state["counters"]["seconds"])
+        self._earlier_batches = int(state["counters"]["batches"])
         self.folder.rewind(int(state["counters"]["env_steps"]))
         return state
 
