@@ -17,7 +17,7 @@ from lamarckian_cli.actor.players import random_action
 from lamarckian_cli.actor.rollout import Rollout
 from lamarckian_cli.launch.assembly import build_learners, build_rollout, cast_players, message_unrolls
 from lamarckian_cli.launch.job import Job
-from lamarckian_cli.launch.process import limit_threads
+from lamarckian_cli.launch.process import keep_memory, limit_threads
 from lamarckian_cli.learner.batch import to_batch
 from lamarckian_cli.mdp.gymnasium_adapter import GymnasiumMDP, make_env
 from lamarckian_cli.mdp.interface import MDP
@@ -30,6 +30,7 @@ class Rates:
 
     def __init__(self, job: Job) -> None:
         self.job = job
+        keep_memory()
         limit_threads(1)
         self.mdp = job.env.make_mdp()
         self.cast = cast_players(job, self.mdp.describe())

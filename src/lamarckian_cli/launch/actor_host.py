@@ -16,7 +16,7 @@ from lamarckian_cli.actor.rollout import Rollout
 from lamarckian_cli.errors import LamarckError
 from lamarckian_cli.launch.assembly import build_rollout, cast_players, message_unrolls, trained_policies
 from lamarckian_cli.launch.job import Job
-from lamarckian_cli.launch.process import limit_threads
+from lamarckian_cli.launch.process import keep_memory, limit_threads
 from lamarckian_cli.transport.channel import connect_gather, connect_weights
 from lamarckian_cli.transport.codec import Message
 from lamarckian_cli.transport.packing import pack_unrolls, unpack_weights
@@ -45,6 +45,7 @@ class ActorHost:
 
     def run(self) -> dict[str, Any]:
         """Sample until `stop`; what went wrong meanwhile in games, counted. Raises what ends it."""
+        keep_memory()
         mdp = self.job.env.make_mdp()
         cast = cast_players(self.job, mdp.describe())
         rollout = build_rollout(self.job, mdp, cast, actor=self.number)

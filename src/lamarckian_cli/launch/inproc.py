@@ -22,7 +22,7 @@ from lamarckian_cli.launch.assembly import (
 )
 from lamarckian_cli.launch.counters import Counters
 from lamarckian_cli.launch.job import Job
-from lamarckian_cli.launch.process import limit_threads
+from lamarckian_cli.launch.process import keep_memory, limit_threads
 from lamarckian_cli.learner.learner import Learner
 from lamarckian_cli.seeding import derive_seed
 
@@ -33,6 +33,7 @@ class InprocTraining:
     def __init__(self, job: Job, stopped: threading.Event | None = None) -> None:
         self.job = job
         self._stopped = stopped or threading.Event()
+        keep_memory()
         limit_threads(1)
         self.mdp = job.env.make_mdp()
         self.spec = self.mdp.describe()

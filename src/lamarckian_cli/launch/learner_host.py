@@ -15,7 +15,7 @@ from typing import Any
 from lamarckian_cli.launch.assembly import build_learners, cast_players
 from lamarckian_cli.launch.counters import Counters
 from lamarckian_cli.launch.job import Job
-from lamarckian_cli.launch.process import limit_threads
+from lamarckian_cli.launch.process import keep_memory, limit_threads
 from lamarckian_cli.learner.batch import Batch, to_batch
 from lamarckian_cli.transport.channel import bind_gather, bind_weights
 from lamarckian_cli.transport.codec import MessageError
@@ -31,6 +31,7 @@ class LearnerHost:
     def __init__(self, job: Job, sockets: str, threads: int, device: str) -> None:
         self.job = job
         self.device = device
+        keep_memory()
         limit_threads(threads)
         mdp = job.env.make_mdp()
         self.spec = mdp.describe()
