@@ -103,7 +103,14 @@ def test_stacked_colour_images_keep_their_order():
 
 def test_what_needs_no_conversion_has_none():
     assert encoder(spaces.Box(-1, 1, (3,), np.float32), "Game")[1] is None
-    assert decoder(spaces.Discrete(3), "Game")[1] is None
+
+
+def test_a_choice_comes_in_the_type_that_the_space_samples():
+    for space in (spaces.Discrete(3), spaces.Discrete(3, start=-1), spaces.Discrete(4, dtype=np.int32)):
+        _, decode = decoder(space, "Game")
+        played = [decode((choice,)) for choice in range(space.n)]
+        assert played == list(range(space.start, space.start + space.n))
+        assert {type(choice) for choice in played} == {type(space.sample())}
 
 
 def test_nested_actions():

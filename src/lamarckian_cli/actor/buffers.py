@@ -2,6 +2,10 @@
 
 Every recording player owns a slot; a slot fills one row of T steps, hands it in when the
 observation after its last step is known, and goes on in a fresh row.
+
+In most games all players act in every round. Their slots then stand side by side: at the same
+step, in neighbouring rows. Arrays are laid out step by step, so that such a round is one copy
+into one place; players who act each in their own time are found row by row.
 """
 
 from __future__ import annotations
@@ -10,76 +14,72 @@ import numpy as np
 
 from lamarckian_cli.records import DiscreteHead, SeatSpec, Unrolls
 
+Places = slice | np.ndarray  # of a round, in arrays of [steps * rows, ...]
+
 
 class UnrollBuffer:
     """Rows of T steps for `slots` players of one policy."""
 
     def __init__(self, policy: str, seat: SeatSpec, slots: int, length: int) -> None:
-        rows = 3 * slots  # one being filled a slot, and room for those that wait to be taken
         self.policy = policy
+        self.slots = slots
         self.length = length
-        self.inputs = tuple(np.zeros((rows, length + 1, *i.shape), i.dtype) for i in seat.inputs)
+        rows = self._rows = 3 * slots  # one being filled a slot, and room for those that wait to be taken
+        self.inputs = tuple(np.zeros((length + 1, rows, *i.shape), i.dtype) for i in seat.inputs)
         self.masks = tuple(
-            np.ones((rows, length, head.n), bool) if isinstance(head, DiscreteHead) and head.masked else None
+            np.ones((length, rows, head.n), bool) if isinstance(head, DiscreteHead) and head.masked else None
             for head in seat.heads
         )
         self.actions = tuple(
-            np.zeros((rows, length), np.int64)
+            np.zeros((length, rows), np.int64)
             if isinstance(head, DiscreteHead)
-            else np.zeros((rows, length, head.size), np.float32)
+            else np.zeros((length, rows, head.size), np.float32)
             for head in seat.heads
         )
-        self.log_prob = np.zeros((rows, length), np.float32)
-        self.reward = np.zeros((rows, length, len(seat.rewards)), np.float32)
-        self.terminated = np.zeros((rows, length), bool)
-        self.truncated = np.zeros((rows, length), bool)
-        self.decided = np.ones((rows, length), bool)
-        self.version = np.zeros((rows, length), np.int64)
-        self._finals: list[list[tuple[int, tuple[np.ndarray, ...]]]] = [[] for _ in range(rows)]
-        self._row = np.arange(slots)
-        self._at = np.zeros(slots, np.int64)  # steps acted in the slot's row
-        self._free = list(range(rows - 1, slots - 1, -1))
-        self._complete: list[int] = []
-        # The same arrays with rows and steps as one axis: one index array is half as dear as two.
+        self.log_prob = np.zeros((length, rows), np.float32)
+        self.reward = np.zeros((length, rows, len(seat.rewards)), np.float32)
+        self.terminated = np.zeros((length, rows), bool)
+        self.truncated = np.zeros((length, rows), bool)
+        self.decided = np.ones((length, rows), bool)
+        self.version = np.zeros((length, rows), np.int64)
+        # The same arrays with steps and rows as one axis: one index is half as dear as two.
         self._flat_inputs = tuple(_flat(array) for array in self.inputs)
         self._flat_masks = tuple(None if array is None else _flat(array) for array in self.masks)
         self._flat_actions = tuple(_flat(array) for array in self.actions)
         self._flat_reward, self._flat_log_prob = _flat(self.reward), _flat(self.log_prob)
         self._flat_decided, self._flat_version = _flat(self.decided), _flat(self.version)
+        self._finals: list[list[tuple[int, tuple[np.ndarray, ...]]]] = [[] for _ in range(rows)]
+        self._free = list(range(rows - 1, slots - 1, -1))
+        self._complete: list[int] = []
+        # Where the slots stand. Side by side: slot s at step `_step` of row `_first + s`.
+        self._side_by_side = True
+        self._first = self._step = 0
+        # Otherwise: slot s at step `_at[s]` of row `_row[s]`.
+        self._row = np.arange(slots)
+        self._at = np.zeros(slots, np.int64)
 
     @property
     def complete(self) -> int:
         """Unrolls that can be taken."""
         return len(self._complete)
 
-    def observe(self, slots: np.ndarray, inputs: tuple[np.ndarray, ...], rewards: np.ndarray) -> np.ndarray:
+    def observe(
+        self, slots: np.ndarray | None, inputs: tuple[np.ndarray, ...], rewards: np.ndarray
+    ) -> Places:
         """Take in what `slots` see now, [n, *shape], and what their last action brought, [n, K].
 
-        Returns the places [n] at which `record` stores the answer.
+        None stands for all slots in their order. Returns the places at which `record` stores the answer.
         """
-        at, rows = self._at[slots], self._row[slots]
-        places = rows * self.length + at
-        seen = places + rows  # rows of inputs are one step longer
-        for array, value in zip(self._flat_inputs, inputs, strict=True):
-            array[seen] = value
-        if at.all():
-            self._flat_reward[places - 1] = rewards
-        else:
-            began = at > 0
-            self._flat_reward[places[began] - 1] = rewards[began]
-        full = at == self.length
-        if full.any():
-            for slot in slots[full].tolist():
-                self._turn_over(slot)
-            places = self._row[slots] * self.length + self._at[slots]
-            for first, value in zip(self.inputs, inputs, strict=True):
-                first[self._row[slots[full]], 0] = value[full]
-        return places
+        if slots is None and (self._side_by_side or self._align()):
+            return self._observe_all(inputs, rewards)
+        if self._side_by_side:
+            self._part()
+        return self._observe_some(np.arange(self.slots) if slots is None else slots, inputs, rewards)
 
     def record(
         self,
-        slots: np.ndarray,
-        places: np.ndarray,
+        slots: np.ndarray | None,
+        places: Places,
         actions: tuple[np.ndarray, ...],
         log_prob: np.ndarray,
         version: int,
@@ -89,63 +89,143 @@ class UnrollBuffer:
             array[places] = action
         self._flat_log_prob[places] = log_prob
         self._flat_version[places] = version
-        self._at[slots] += 1
+        if self._side_by_side:
+            self._step += 1
+        else:
+            self._at[slice(None) if slots is None else slots] += 1
 
-    def record_masks(self, places: np.ndarray, masks: tuple[np.ndarray | None, ...]) -> None:
+    def record_masks(self, places: Places, masks: tuple[np.ndarray | None, ...]) -> None:
         """Store what was legal at `places`, bool [n, choices] a masked head."""
         for array, mask in zip(self._flat_masks, masks, strict=True):
             if array is not None and mask is not None:
                 array[places] = mask
 
-    def record_scripted(self, places: np.ndarray) -> None:
-        """At `places` a script chose, not the policy."""
-        self._flat_decided[places] = False
+    def record_scripted(self, places: Places, scripted: list[int]) -> None:
+        """A script chose, not the policy, at those of `places` that `scripted` counts off."""
+        decided = np.ones(len(self._flat_decided[places]), bool)
+        decided[scripted] = False
+        self._flat_decided[places] = decided
 
     def end(self, slot: int, *, terminated: bool, final: tuple[np.ndarray, ...]) -> None:
         """The slot's last recorded step ended its match; `final` is what it saw after."""
-        row, step = int(self._row[slot]), int(self._at[slot]) - 1
+        if self._side_by_side:
+            row, step = self._first + slot, self._step - 1
+        else:
+            row, step = int(self._row[slot]), int(self._at[slot]) - 1
         if step < 0:
             return  # the match ended before this player took a decision in this row
         if terminated:
-            self.terminated[row, step] = True
+            self.terminated[step, row] = True
         else:
-            self.truncated[row, step] = True
+            self.truncated[step, row] = True
             self._finals[row].append((step, tuple(np.array(x) for x in final)))
 
     def abandon(self, slots: list[int]) -> None:
         """Forget the unfinished rows of `slots`: their match came to nothing."""
+        if self._side_by_side:
+            self._part()
         for slot in slots:
             self._clear(int(self._row[slot]))
             self._at[slot] = 0
 
     def take(self, count: int) -> Unrolls:
         """The `count` unrolls that were complete first, as arrays of their own."""
-        rows = np.array(self._complete[:count])
+        rows = self._complete[:count]
         del self._complete[:count]
-        finals = [
-            (i, step, inputs) for i, row in enumerate(rows.tolist()) for step, inputs in self._finals[row]
-        ]
+        finals = [(i, step, inputs) for i, row in enumerate(rows) for step, inputs in self._finals[row]]
+        neighbours = rows == list(range(rows[0], rows[0] + len(rows)))
+        index = slice(rows[0], rows[0] + len(rows)) if neighbours else np.array(rows)
+
+        def part(array: np.ndarray) -> np.ndarray:
+            """[B, steps, ...] of [steps, rows, ...]."""
+            return np.ascontiguousarray(array[:, index].swapaxes(0, 1))
+
         unrolls = Unrolls(
             policy=self.policy,
-            inputs=tuple(array[rows] for array in self.inputs),
-            masks=tuple(None if mask is None else mask[rows] for mask in self.masks),
-            actions=tuple(array[rows] for array in self.actions),
-            log_prob=self.log_prob[rows],
-            reward=self.reward[rows],
-            terminated=self.terminated[rows],
-            truncated=self.truncated[rows],
-            decided=self.decided[rows],
-            version=self.version[rows],
+            inputs=tuple(map(part, self.inputs)),
+            masks=tuple(None if mask is None else part(mask) for mask in self.masks),
+            actions=tuple(map(part, self.actions)),
+            log_prob=part(self.log_prob),
+            reward=part(self.reward),
+            terminated=part(self.terminated),
+            truncated=part(self.truncated),
+            decided=part(self.decided),
+            version=part(self.version),
             final_inputs=tuple(
                 np.array([inputs[k] for _, _, inputs in finals], array.dtype).reshape(-1, *array.shape[2:])
                 for k, array in enumerate(self.inputs)
             ),
             final_index=np.array([(i, step) for i, step, _ in finals], np.int64).reshape(-1, 2),
         )
-        for row in rows.tolist():
+        for row in rows:
             self._clear(row)
-        self._free.extend(rows.tolist())
+        self._free.extend(rows)
         return unrolls
+
+    # -------------------------------------------------------------- side by side
+
+    def _observe_all(self, inputs: tuple[np.ndarray, ...], rewards: np.ndarray) -> slice:
+        places = self._block()
+        for array, value in zip(self._flat_inputs, inputs, strict=True):
+            array[places] = value
+        if self._step:
+            before = slice(places.start - self._rows, places.stop - self._rows)
+            self._flat_reward[before] = rewards
+        if self._step == self.length:
+            self._complete.extend(range(self._first, self._first + self.slots))
+            self._first, self._step = self._free_block(), 0
+            places = self._block()
+            for array, value in zip(self._flat_inputs, inputs, strict=True):
+                array[places] = value
+        return places
+
+    def _block(self) -> slice:
+        start = self._step * self._rows + self._first
+        return slice(start, start + self.slots)
+
+    def _free_block(self) -> int:
+        """The first of as many neighbouring free rows as there are slots; they are free no more."""
+        free = set(self._free)
+        for first in range(0, self._rows, self.slots):
+            block = range(first, first + self.slots)
+            if free.issuperset(block):
+                self._free = [row for row in self._free if row not in block]
+                return first
+        raise RuntimeError("unrolls are complete but nobody took them")
+
+    def _part(self) -> None:
+        """From side by side to each in its own time."""
+        self._side_by_side = False
+        self._row[:] = np.arange(self._first, self._first + self.slots)
+        self._at[:] = self._step
+
+    def _align(self) -> bool:
+        """The other way round, if the slots happen to stand so."""
+        first, step = int(self._row[0]), int(self._at[0])
+        together = (self._at == step).all() and (self._row == np.arange(first, first + self.slots)).all()
+        if together and first % self.slots == 0:
+            self._side_by_side, self._first, self._step = True, first, step
+        return self._side_by_side
+
+    # -------------------------------------------------------------- each in its own time
+
+    def _observe_some(
+        self, slots: np.ndarray, inputs: tuple[np.ndarray, ...], rewards: np.ndarray
+    ) -> np.ndarray:
+        at = self._at[slots]
+        places = at * self._rows + self._row[slots]
+        for array, value in zip(self._flat_inputs, inputs, strict=True):
+            array[places] = value
+        began = at > 0
+        self._flat_reward[places[began] - self._rows] = rewards[began]
+        full = at == self.length
+        if full.any():
+            for slot in slots[full].tolist():
+                self._turn_over(slot)
+            places = self._at[slots] * self._rows + self._row[slots]
+            for array, value in zip(self._flat_inputs, inputs, strict=True):
+                array[places[full]] = value[full]
+        return places
 
     def _turn_over(self, slot: int) -> None:
         if not self._free:
@@ -155,12 +235,12 @@ class UnrollBuffer:
         self._at[slot] = 0
 
     def _clear(self, row: int) -> None:
-        self.terminated[row] = False
-        self.truncated[row] = False
-        self.decided[row] = True
+        self.terminated[:, row] = False
+        self.truncated[:, row] = False
+        self.decided[:, row] = True
         self._finals[row] = []
 
 
 def _flat(array: np.ndarray) -> np.ndarray:
-    """A view [rows * steps, ...] of [rows, steps, ...]."""
+    """A view [steps * rows, ...] of [steps, rows, ...]."""
     return array.reshape(-1, *array.shape[2:])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Generator, Sequence
+from types import CoroutineType
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ class Player:
         self.steps = 0  # of this match that were recorded
         self.returns = [0.0] * len(policy.seat.rewards)
         self.last: Sequence[float] = self.returns.copy()  # what the last recorded step brought
+        policy.players.append(self)
 
     def park(self, task: Task) -> None:
         self.task = task
@@ -49,12 +51,14 @@ class Player:
         self.returns = [0.0] * len(self.returns)
 
 
-async def train(controller: Controller, player: Player) -> None:
+@types.coroutine
+def train(controller: Controller, player: Player) -> Generator[Any, Any, None]:
     """Drive a controller to its match's end with a policy that learns.
 
     This loop runs once an env step of everything: what it does not need to do, it does not.
+    So it is a coroutine of the older kind, which can wait for its policy by a bare `yield`.
     """
-    act, see, reward, decide = controller.act, controller.state, controller.reward, player.decide
+    act, see, reward = controller.act, controller.state, controller.reward
     returns = player.returns
     several = len(returns) > 1
     early: Sequence[float] | None = None  # gained before the match's first decision
@@ -63,8 +67,10 @@ async def train(controller: Controller, player: Player) -> None:
         state = see()
         while True:
             if state.decision:
-                action = await decide(state)
-                outcome = await act(action)
+                player.state = state
+                awaited = act((yield player))
+                way: Any = awaited if type(awaited) is CoroutineType else awaited.__await__()
+                outcome = yield from way
                 gained = reward()
                 returns[0] += gained[0]
                 steps += 1
@@ -73,7 +79,7 @@ async def train(controller: Controller, player: Player) -> None:
                 else:
                     player.last, early = _sum(early, gained), None
             else:
-                outcome = await act(None)
+                outcome = yield from act(None).__await__()
                 gained = reward()
                 returns[0] += gained[0]
                 if steps:
@@ -144,6 +150,7 @@ class RandomPolicy(Policy):
         self.seat = seat
         self.version = 0
         self.buffer = None
+        self.players = []
         self.waiting = []
         self.reseed(seed)
 
@@ -174,6 +181,8 @@ def check_state(seat: SeatSpec, state: State, number: int, game: str) -> None:
     if len(state.inputs) != len(seat.inputs):
         raise MDPError(f"{where} gave {len(state.inputs)} inputs; describe() says {len(seat.inputs)}")
     for spec, value in zip(seat.inputs, state.inputs, strict=True):
+        if type(value) is np.ndarray and value.shape == spec.shape and value.dtype == spec.dtype:
+            continue
         shape, dtype = np.shape(value), str(np.asarray(value).dtype)
         if shape != spec.shape:
             raise MDPError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,10 +12,13 @@ from lamarckian_cli.errors import MDPError
 from lamarckian_cli.model.architecture import Architecture
 from lamarckian_cli.model.inference import make_inference
 from lamarckian_cli.model.sampling import ActionSampler
-from lamarckian_cli.records import DiscreteHead, SeatSpec, State, Weights
+from lamarckian_cli.records import DiscreteHead, InputSpec, SeatSpec, Weights
 
 if TYPE_CHECKING:
     from lamarckian_cli.actor.players import Player
+
+Legal = tuple[np.ndarray | None, ...] | None  # State.masks
+_dtype_of = attrgetter("dtype")
 
 
 class Policy:
@@ -42,13 +46,13 @@ class Policy:
         self.version = 0
         self.greedy = greedy
         self.buffer = buffer
+        self.players: list[Player] = []  # all who ask it, in the order of their slots
         self.waiting: list[Player] = []
         self.inference = make_inference(seat, architecture, normalizes=normalizes, bf16=bf16)
         self.sampler = ActionSampler(seat.heads)
+        self._dtypes = [{np.dtype(spec.dtype)} for spec in seat.inputs]
         self._masked = any(isinstance(head, DiscreteHead) and head.masked for head in seat.heads)
         self._unmasked = (None,) * len(seat.heads)
-        self._numbers: list[int] = []  # slots of those who were answered last, ...
-        self._slots = np.zeros(0, np.int64)  # ... and as an array
         self.reseed(seed)
 
     def reseed(self, seed: int) -> None:
@@ -63,12 +67,15 @@ class Policy:
     def answer(self) -> None:
         """One batched forward pass for everyone in `waiting`; each is woken with its action."""
         players, self.waiting = self.waiting, []
-        states = [player.state for player in players]
-        inputs = self._stack(players, states)
-        masks = self._masks(states) if self._masked else self._unmasked
+        everyone = len(players) == len(self.players)
+        if everyone:
+            players = self.players
+        seen, legal, scripts, _ = zip(*[player.state for player in players], strict=True)
+        inputs = self._stack(players, seen)
+        masks = self._masks(legal) if self._masked else self._unmasked
         buffer = self.buffer
         if buffer is not None:
-            slots = self._slots_of(players)
+            slots = None if everyone and len(players) == buffer.slots else _slots_of(players)
             places = buffer.observe(slots, inputs, self._rewards_of(players))
         logits = self.inference(inputs)
         if self.greedy:
@@ -76,25 +83,20 @@ class Policy:
         else:
             chosen, log_prob = self.sampler.sample(logits, masks, self._rng)
         actions = list(zip(*[a.tolist() if a.ndim == 1 else a for a in chosen], strict=True))
-        scripted = [i for i, state in enumerate(states) if state.script is not None]
-        for i in scripted:
-            actions[i] = states[i].script or ()
-            for array, part in zip(chosen, actions[i], strict=True):
-                array[i] = part
+        scripted = []
+        if scripts.count(None) != len(scripts):
+            scripted = [i for i, script in enumerate(scripts) if script is not None]
+            for i in scripted:
+                actions[i] = scripts[i]
+                for array, part in zip(chosen, actions[i], strict=True):
+                    array[i] = part
         if buffer is not None:
             buffer.record(slots, places, chosen, log_prob, self.version)
             if self._masked:
                 buffer.record_masks(places, masks)
             if scripted:
-                buffer.record_scripted(places[scripted])
+                buffer.record_scripted(places, scripted)
         players[0].task.scheduler.wake_all([player.task for player in players], actions)
-
-    def _slots_of(self, players: list[Player]) -> np.ndarray:
-        """Their slots in the buffer; mostly they are the same players as the last time."""
-        numbers = [player.slot for player in players]
-        if numbers != self._numbers:
-            self._numbers, self._slots = numbers, np.array(numbers)
-        return self._slots
 
     def _rewards_of(self, players: list[Player]) -> np.ndarray:
         """[n, K] float32."""
@@ -102,33 +104,48 @@ class Policy:
             return np.array([player.last[0] for player in players], np.float32)[:, None]
         return np.array([player.last for player in players], np.float32)
 
-    def _stack(self, players: list[Player], states: list[State]) -> tuple[np.ndarray, ...]:
+    def _stack(
+        self, players: list[Player], seen: tuple[tuple[np.ndarray, ...], ...]
+    ) -> tuple[np.ndarray, ...]:
+        """What each player sees, as one array [n, *shape] an input."""
         stacked = []
-        for k, spec in enumerate(self.seat.inputs):
-            rows = [state.inputs[k] for state in states]
+        for spec, dtype, rows in zip(self.seat.inputs, self._dtypes, zip(*seen, strict=True), strict=True):
             try:
-                # concatenate is several times faster than stack on many small arrays
-                flat = np.concatenate(rows) if spec.shape else np.array(rows)
-                stacked.append(flat.reshape(len(rows), *spec.shape).astype(spec.dtype, copy=False))
-            except ValueError:
-                for player, row in zip(players, rows, strict=True):
-                    if np.shape(row) != spec.shape:
-                        raise MDPError(
-                            f"seat {player.seat} gave input {spec.name!r} of shape {list(np.shape(row))}; "
-                            f"describe() says {list(spec.shape)}"
-                        ) from None
-                raise
+                if set(map(_dtype_of, rows)) == dtype:
+                    # for many small arrays several times faster than what NumPy offers
+                    flat = np.frombuffer(bytearray().join(rows), spec.dtype)
+                else:
+                    flat = np.array(rows, spec.dtype)
+                stacked.append(flat.reshape(len(rows), *spec.shape))
+            except (ValueError, AttributeError):
+                stacked.append(self._stack_slowly(players, spec, rows))
         return tuple(stacked)
 
-    def _masks(self, states: list[State]) -> tuple[np.ndarray | None, ...]:
+    def _stack_slowly(
+        self, players: list[Player], spec: InputSpec, rows: tuple[np.ndarray, ...]
+    ) -> np.ndarray:
+        """Rows that are not contiguous; MDPError names the player whose row has another shape."""
+        for player, row in zip(players, rows, strict=True):
+            if np.shape(row) != spec.shape:
+                raise MDPError(
+                    f"seat {player.seat} gave input {spec.name!r} of shape {list(np.shape(row))}; "
+                    f"describe() says {list(spec.shape)}"
+                )
+        return np.array(rows, spec.dtype)
+
+    def _masks(self, legal: tuple[Legal, ...]) -> tuple[np.ndarray | None, ...]:
         masks: list[np.ndarray | None] = []
         for i, head in enumerate(self.seat.heads):
             if not isinstance(head, DiscreteHead) or not head.masked:
                 masks.append(None)
                 continue
-            mask = np.ones((len(states), head.n), bool)
-            for row, state in enumerate(states):
-                if state.masks is not None and state.masks[i] is not None:
-                    mask[row] = state.masks[i]
+            mask = np.ones((len(legal), head.n), bool)
+            for row, given in enumerate(legal):
+                if given is not None and given[i] is not None:
+                    mask[row] = given[i]
             masks.append(mask)
         return tuple(masks)
+
+
+def _slots_of(players: list[Player]) -> np.ndarray:
+    return np.array([player.slot for player in players])

@@ -1,23 +1,33 @@
 """What the parts of a training could do alone, each on one thread: stepping, forward, update.
 
 The same environment objects, network, batch sizes and precision as in the training that
-they are compared with.
+they are compared with. Measured on every core at once, since a core beside a busy one is
+slower than one beside an idle one; each measures in a process of its own:
+
+    python -m lamarckian_cli.bench.rates    # JSON lines: overrides in, then seconds in, rates out
 """
 
 from __future__ import annotations
 
 import itertools
+import json
+import signal
+import statistics
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from lamarckian_cli.actor.players import random_action
 from lamarckian_cli.actor.rollout import Rollout
+from lamarckian_cli.errors import RunError
 from lamarckian_cli.launch.assembly import build_learners, build_rollout, cast_players, message_unrolls
 from lamarckian_cli.launch.job import Job
 from lamarckian_cli.launch.process import keep_memory, limit_threads
+from lamarckian_cli.launch.wiring import job_of
 from lamarckian_cli.learner.batch import to_batch
 from lamarckian_cli.mdp.gymnasium_adapter import GymnasiumMDP, make_env
 from lamarckian_cli.mdp.interface import MDP
@@ -84,6 +94,50 @@ class Rates:
                 if unrolls.policy == self.learner.policy:
                     self.learner.put(unrolls)
         return to_batch(self.learner.take(), "cpu")
+
+
+class RatesOnEveryCore:
+    """As many processes as `cores`, each of which measures the rates of the job of `overrides`.
+
+    Raises RunError where one of them ends.
+    """
+
+    def __init__(self, overrides: Sequence[str], cores: int) -> None:
+        command = [sys.executable, "-m", "lamarckian_cli.bench.rates"]
+        self._processes = [
+            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            for _ in range(cores)
+        ]
+        try:
+            self.precision: str = self._ask(list(overrides))[0]["precision"]
+        except BaseException:
+            self.close()
+            raise
+
+    def measure(self, seconds: float) -> dict[str, float]:
+        """Each rate for `seconds`, on all cores at once; what one thread does, on the mean."""
+        answers = self._ask(seconds)
+        return {name: statistics.mean(answer[name] for answer in answers) for name in answers[0]}
+
+    def close(self) -> None:
+        for process in self._processes:
+            process.kill()
+            process.communicate()
+
+    def _ask(self, question: Any) -> list[dict[str, Any]]:
+        for process in self._processes:
+            assert process.stdin is not None
+            process.stdin.write(json.dumps(question) + "\n")
+            process.stdin.flush()
+        return [self._answer(process) for process in self._processes]
+
+    def _answer(self, process: subprocess.Popen[str]) -> dict[str, Any]:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        if not line:
+            raise RunError(f"the process that measures rates ended with status {process.wait()}")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
 
 
 def rate_of(work: Callable[[], int], seconds: float) -> float:
@@ -157,3 +211,17 @@ def _run(awaitable: Any) -> Any:
     except StopIteration as end:
         return end.value
     raise RuntimeError("this game waits for others; its stepping rate cannot be told alone")
+
+
+def main() -> None:
+    """Answer the questions of a RatesOnEveryCore until it closes standard input."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever asks ends this process
+    rates = Rates(job_of(json.loads(sys.stdin.readline())))
+    print(json.dumps({"precision": "bf16" if rates.learner.bf16 else "fp32"}), flush=True)
+    for line in sys.stdin:
+        print(json.dumps(rates.measure(json.loads(line))), flush=True)
+    rates.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -4,30 +4,35 @@
 
 is what the machine could reach if stepping the environment, choosing actions and updating
 the network were all there is, and shared its cores perfectly. `of_limit` is how much of that
-a training over Ray and ZeroMQ takes in at its learner. The rates are measured before and
-after the training, since the machine may change meanwhile, and averaged.
+a training over Ray and ZeroMQ takes in at its learner. A machine that is shared changes from
+second to second, so the two alternate: the training is held while the rates are measured.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import statistics
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import psutil
 
 from lamarckian_cli.bench.machine import machine
-from lamarckian_cli.bench.rates import Rates
+from lamarckian_cli.bench.rates import RatesOnEveryCore
 from lamarckian_cli.launch.job import Job
 from lamarckian_cli.launch.local import LocalTraining
 from lamarckian_cli.launch.settings import Budget
 from lamarckian_cli.launch.wiring import job_of
 
 WARM_UP_S = 5.0
-RATE_S = 2.0
+SLICE_S = 4.0  # of training between two measurements of the rates
+RATE_S = 0.5
+PARTS = ("step_rate", "forward_rate", "update_rate")
 # The paper's: batch 8192, one pass. 128 matches complete a whole batch at once, so more may wait.
 WORKLOAD = ("tuned=none", "cluster.matches=128", "cluster.queue_batches=3", "run.dir=unused")
 WORKLOADS = {"pong_image": ("cluster.matches=32", "algo.batch_size=4096")}
@@ -36,71 +41,110 @@ WORKLOADS = {"pong_image": ("cluster.matches=32", "algo.batch_size=4096")}
 def measure_sampling(overrides: Sequence[str], *, seconds: float) -> dict[str, Any]:
     """Train as `overrides` say and measure; the document of `lamarck bench sampling --json`."""
     env = next((o.removeprefix("env=") for o in overrides if o.startswith("env=")), "pong")
-    job = job_of([*WORKLOAD, *WORKLOADS.get(env, ()), *overrides])
-    job = replace(job, budget=Budget(env_steps=None, seconds=WARM_UP_S + seconds))
-    rates = Rates(job)
+    workload = [*WORKLOAD, *WORKLOADS.get(env, ()), *overrides]
+    job = replace(job_of(workload), budget=Budget(env_steps=None, seconds=WARM_UP_S + seconds))
+    this = machine()
+    rates = RatesOnEveryCore(workload, this["cores"])
     try:
-        before = rates.measure(RATE_S)
-        trained = _train(job, seconds)
-        after = rates.measure(RATE_S)
+        trained, parts = _alternate(job, rates, seconds)
     finally:
         rates.close()
-    parts = {name: statistics.mean((before[name], after[name])) for name in before}
-    cores = machine()["cores"]
-    limit = cores / sum(1 / rate for rate in parts.values())
+    limit = this["cores"] / sum(1 / rate for rate in parts.values())
     result = {
         "env": env,
         "env_steps_per_s": trained["env_steps_per_s"],
         "limit": limit,
         "of_limit": trained["env_steps_per_s"] / limit,
         **parts,
-        **{
-            name: trained[name]
-            for name in ("staleness_mean", "staleness_paper", "cpu_percent", "memory_bytes")
-        },
-        "cores": cores,
+        **trained,
+        "cores": this["cores"],
         "seconds": seconds,
-        "return": trained["return"],
         "workload": {
             "batch_size": job.algo.batch_size,
             "reuse": job.algo.reuse,
             "unroll": job.algo.unroll,
             "actors": job.cluster.actors,
             "matches": job.cluster.matches,
-            "precision": "bf16" if rates.learner.bf16 else "fp32",
+            "precision": rates.precision,
         },
     }
-    return {"kind": "sampling", "machine": machine(), "results": [result]}
+    return {"kind": "sampling", "machine": this, "results": [result]}
 
 
-def _train(job: Job, seconds: float) -> dict[str, Any]:
+def _alternate(job: Job, rates: RatesOnEveryCore, seconds: float) -> tuple[dict[str, Any], dict[str, float]]:
+    """Slices of training, and the rates before, between and after them."""
     training = LocalTraining(job, threading.Event())
+    measured = []
     try:
         training.start(None)
         while training.progress()["first_update_at"] is None:
             time.sleep(0.05)
         time.sleep(WARM_UP_S)
-        processes = {name: psutil.Process(pid) for name, pid in training.pids().items()}
-        first, began = training.progress()["counters"], time.perf_counter()
-        cpu_before = {name: _cpu_s(p) for name, p in processes.items()}
-        time.sleep(seconds)
-        last, elapsed = training.progress()["counters"], time.perf_counter() - began
-        cpu = {name: 100 * (_cpu_s(p) - cpu_before[name]) / elapsed for name, p in processes.items()}
-        memory = {name: p.memory_info().rss for name, p in processes.items()}
+        watch = _Watch(training)
+        count = max(1, round(seconds / SLICE_S))
+        for _ in range(count):
+            with _held(training):
+                measured.append(rates.measure(RATE_S))
+            watch.look_for(seconds / count)
+        with _held(training):
+            measured.append(rates.measure(RATE_S))
+        trained = watch.report(job.algo.optimizer_steps_per_batch)
     finally:
         training.stop()
-    batches = max(1, last["batches"] - first["batches"])
-    staleness = (last["staleness_sum"] - first["staleness_sum"]) / batches
-    recent = [row["return"] for row in next(iter(last["recent"].values()))]
-    return {
-        "env_steps_per_s": (last["env_steps"] - first["env_steps"]) / elapsed,
-        "staleness_mean": staleness,
-        # as the paper counts it: synchronous sampling is 1, a batch is one step
-        "staleness_paper": 1 + staleness / job.algo.optimizer_steps_per_batch,
-        "cpu_percent": cpu,
-        "memory_bytes": memory,
-        "return": statistics.mean(recent) if recent else None,
-    }
+    return trained, {part: statistics.harmonic_mean([m[part] for m in measured]) for part in PARTS}
+
+
+@contextlib.contextmanager
+def _held(training: LocalTraining) -> Iterator[None]:
+    """The training's processes take no processor time meanwhile."""
+    pids = list(training.pids().values())
+    try:
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        yield
+    finally:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+
+class _Watch:
+    """Adds up what the training does while it is looked at."""
+
+    def __init__(self, training: LocalTraining) -> None:
+        self._training = training
+        self._seconds = 0.0
+        self._counts = dict.fromkeys(("env_steps", "batches", "staleness_sum"), 0.0)
+        self._cpu_s: dict[str, float] = {}
+        self._memory: dict[str, int] = {}
+        self._last: dict[str, Any] = {}
+
+    def look_for(self, seconds: float) -> None:
+        processes = {name: psutil.Process(pid) for name, pid in self._training.pids().items()}
+        first, began = self._training.progress()["counters"], time.perf_counter()
+        cpu_before = {name: _cpu_s(process) for name, process in processes.items()}
+        time.sleep(seconds)
+        last, elapsed = self._training.progress()["counters"], time.perf_counter() - began
+        for name, process in processes.items():
+            self._cpu_s[name] = self._cpu_s.get(name, 0.0) + _cpu_s(process) - cpu_before[name]
+            self._memory[name] = process.memory_info().rss
+        for name in self._counts:
+            self._counts[name] += last[name] - first[name]
+        self._seconds += elapsed
+        self._last = last
+
+    def report(self, steps_per_batch: int) -> dict[str, Any]:
+        staleness = self._counts["staleness_sum"] / max(1, self._counts["batches"])
+        recent = [row["return"] for row in next(iter(self._last["recent"].values()))]
+        return {
+            "env_steps_per_s": self._counts["env_steps"] / self._seconds,
+            "staleness_mean": staleness,
+            # as the paper counts it: synchronous sampling is 1, a batch is one step
+            "staleness_paper": 1 + staleness / steps_per_batch,
+            "cpu_percent": {name: 100 * cpu / self._seconds for name, cpu in self._cpu_s.items()},
+            "memory_bytes": self._memory,
+            "return": statistics.mean(recent) if recent else None,
+        }
 
 
 def _cpu_s(process: psutil.Process) -> float:

@@ -23,6 +23,9 @@ from lamarckian_cli.transport.packing import pack_unrolls, unpack_weights
 
 WAIT_S = 0.2  # how long a wait lasts before it is looked whether to stop
 PATIENCE_S = 1.0  # how long an actor that is ahead of the learner waits for new weights
+BEHIND_LEARNER = (
+    4  # niceness: where cores are short the learner goes first, and what it learns from is fresher
+)
 CAPACITY = 1  # messages under way: more would only grow stale
 
 
@@ -50,6 +53,7 @@ class ActorHost:
         cast = cast_players(self.job, mdp.describe())
         rollout = build_rollout(self.job, mdp, cast, actor=self.number)
         limit_threads(1)
+        os.nice(BEHIND_LEARNER)
         timeout_s = self.job.cluster.start_timeout_s
         name = f"actor {self.number}"
         weights = connect_weights(f"ipc://{self._sockets}/weights", name=name, timeout_s=timeout_s)

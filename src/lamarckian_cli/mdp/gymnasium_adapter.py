@@ -208,10 +208,7 @@ class GymnasiumController:
 
     async def act(self, action: Action | None) -> Outcome:
         # `play` written out again: a call is a tenth of what the controller may cost
-        decode = self._decode
-        observation, reward, terminated, truncated, info = self._step(
-            action[0] if decode is None else decode(action)  # type: ignore[index,arg-type]
-        )
+        observation, reward, terminated, truncated, info = self._step(self._decode(action))  # type: ignore[arg-type]
         encode = self._encode
         self._state = _new(
             State, ((observation,) if encode is None else encode(observation), None, None, True)

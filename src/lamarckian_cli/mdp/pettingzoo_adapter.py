@@ -215,11 +215,7 @@ class PettingZooController:
             raise MDPError(
                 f"seat {self._number} ({self.agent}): act() was called although its match has ended"
             )
-        decode = self._seat.decode
-        if action is None:
-            match.orders[self.agent] = None
-        else:
-            match.orders[self.agent] = action[0] if decode is None else decode(action)
+        match.orders[self.agent] = None if action is None else self._seat.decode(action)
         if not match.advance_if_all_acted():
             await match.moved.wait()
         return self._outcome
@@ -252,7 +248,7 @@ class PettingZooController:
 class Seat:
     """An agent's spaces in our terms."""
 
-    def __init__(self, spec: SeatSpec, encode: Encode | None, decode: Decode | None, masked: bool) -> None:
+    def __init__(self, spec: SeatSpec, encode: Encode | None, decode: Decode, masked: bool) -> None:
         self.spec = spec
         self.encode = encode
         self.decode = decode

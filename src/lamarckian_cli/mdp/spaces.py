@@ -15,8 +15,8 @@
 | Box | one continuous head of all its numbers, clipped to the bounds |
 | Dict, Tuple | the heads of each leaf, named by its path, in the space's own order |
 
-The functions that come back convert nothing where nothing needs converting: None stands for
-"as it is", so that the commonest games pay nothing for the general ones.
+Observations that need no converting have no function: None stands for "as it is", so that
+the commonest games pay nothing for the general ones.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ def encoder(space: gymnasium.Space, owner: str) -> tuple[tuple[InputSpec, ...], 
 
 def decoder(
     space: gymnasium.Space, owner: str, limit: float | None = None, names: tuple[str, ...] = ()
-) -> tuple[tuple[Head, ...], Decode | None]:
+) -> tuple[tuple[Head, ...], Decode]:
     """The heads of `space`, and what turns our action into the game's.
 
-    None: the one head's entry is the action itself. `limit` bounds what `space` leaves
-    unbounded; `names` are the choices of a Discrete space, for people.
+    `limit` bounds what `space` leaves unbounded; `names` are the choices of a Discrete
+    space, for people.
     Raises ConfigError for a space that cannot be acted in.
     """
     heads: list[Head] = []
@@ -76,8 +76,7 @@ def decoder(
         heads += new
     if not heads:
         raise ConfigError(f"{owner} offers nothing to do: its action space {space} is empty")
-    as_it_is = isinstance(space, gymnasium.spaces.Discrete) and not space.start
-    return tuple(heads), None if as_it_is else _nest(space, (), decodes)
+    return tuple(heads), _nest(space, (), decodes)
 
 
 # ------------------------------------------------------------------ observations
@@ -182,9 +181,9 @@ def _heads(
     if isinstance(space, spaces.Discrete):
         n, start = int(space.n), int(space.start)
         head = DiscreteHead(name=name, n=n, names=names if len(names) == n else ())
-        if start:
-            return [head], lambda action: action[first] + start
-        return [head], lambda action: action[first]
+        # Environments that check their actions do so faster with the space's own type than with int.
+        choices = dict(enumerate(np.arange(start, start + n, dtype=space.dtype)))
+        return [head], lambda action: choices[action[first]]
     if isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary):
         return _several_heads(space, name, first)
     if isinstance(space, spaces.Box):

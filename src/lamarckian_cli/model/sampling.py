@@ -81,12 +81,12 @@ def _legal(logits: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
 
 def _race(logits: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """argmax p / e with e exponential draws from the categorical p (the exponential race)."""
-    scores = logits - logits.max(1, keepdims=True)
+    scores = logits - np.maximum.reduce(logits, axis=1, keepdims=True)
     weights = np.exp(scores)
     race = rng.standard_exponential(weights.shape, dtype=np.float32)
     np.maximum(race, np.float32(1e-20), out=race)
     action = (weights / race).argmax(1)
-    return action, scores[np.arange(len(action)), action] - np.log(weights.sum(1))
+    return action, scores[np.arange(len(action)), action] - np.log(np.add.reduce(weights, axis=1))
 
 
 def _normal(

@@ -31,6 +31,7 @@ _EVENTS = (
     | zmq.EVENT_DISCONNECTED
 )
 _RECONNECT_MS, _RECONNECT_MAX_MS = 50, 1_000
+_ARRIVED = int(zmq.POLLIN)
 
 
 class Link:
@@ -88,11 +89,8 @@ class Link:
     def receive(self) -> list[zmq.Frame] | None:
         """Next frames from the bound end, command first, or None if there are none now."""
         self._look_at_events()
-        while True:
-            try:
-                frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
-            except zmq.Again:
-                return None
+        while int(self._socket.getsockopt(zmq.EVENTS)) & _ARRIVED:
+            frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
             command = frames[0].bytes if len(frames[0]) < 16 else b""
             if command == handshake.REFUSED and len(frames) == 2:
                 reason = str(handshake.unpack(frames[1].buffer).get("reason", "no reason given"))
@@ -102,6 +100,7 @@ class Link:
                     continue  # of a connection that is gone already
                 self.joined = True
             return frames
+        return None
 
     def welcome(self, frames: Sequence[zmq.Frame]) -> dict[str, Any] | None:
         """The values of a WELCOME, or None if it does not answer our latest HELLO."""
@@ -178,7 +177,7 @@ class Link:
                 self._hint = "; something listens there, but not with the keys of this job"
 
     def _next_event(self) -> int | None:
-        if not int(self._events.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
+        if not int(self._events.getsockopt(zmq.EVENTS)) & _ARRIVED:
             return None
         return recv_monitor_message(self._events)["event"]
 

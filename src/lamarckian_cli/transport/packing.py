@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from lamarckian_cli.records import DiscreteHead, MatchResult, SeatSpec, Unrolls,
 from lamarckian_cli.transport.codec import Message, MessageError
 
 UNROLLS, RESULTS, WEIGHTS = "unrolls", "results", "weights"
+_RESULT = tuple(field.name for field in fields(MatchResult))
 _PLAIN = ("log_prob", "reward", "terminated", "truncated", "decided", "version", "final_index")
 
 
@@ -20,9 +21,14 @@ def pack_unrolls(unrolls: Unrolls, results: list[MatchResult]) -> Message:
     plain = [getattr(unrolls, name) for name in _PLAIN]
     return Message(
         UNROLLS,
-        {"policy": unrolls.policy, "results": [asdict(r) for r in results]},
+        {"policy": unrolls.policy, "results": [_plain(r) for r in results]},
         (*unrolls.inputs, *masks, *unrolls.actions, *unrolls.final_inputs, *plain),
     )
+
+
+def _plain(result: MatchResult) -> dict[str, Any]:
+    # dataclasses.asdict would copy what is only read here
+    return {name: getattr(result, name) for name in _RESULT}
 
 
 def unpack_unrolls(message: Message, seats: dict[str, SeatSpec], length: int) -> Unrolls:
