@@ -11,6 +11,10 @@
 The command line prints the message alone and exits with status 2.
 """
 
+import shlex
+import sys
+from pathlib import Path
+
 
 class LamarckError(Exception):
     """Base of all of them: a clear message, no traceback for the user."""
@@ -45,3 +49,16 @@ def require(condition: bool, key: str, value: object, remedy: str) -> None:
     if not condition:
         shown = "null" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)
         raise ConfigError(f"{key} is {shown}; {remedy}")
+
+
+def pip_install(packages: str) -> str:
+    """The command that brings packages to this interpreter, as one would type it from the current folder."""
+    pip = Path(sys.executable).with_name("pip")
+    if not pip.exists():
+        return f"{_typed(Path(sys.executable))} -m pip install {packages}"
+    return f"{_typed(pip)} install {packages}"
+
+
+def _typed(program: Path) -> str:
+    here = Path.cwd()
+    return shlex.quote(str(program.relative_to(here) if program.is_relative_to(here) else program))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,8 +51,9 @@ class Lamarck:
             raise self.error
         folder = Path(job.run.dir)
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "summary.json").write_text("{}")
-        return {"best_return": float(job.seed), "seed": job.seed, "run": str(folder)}
+        summary = {"best_return": float(job.seed), "seed": job.seed}
+        (folder / "summary.json").write_text(json.dumps(summary))
+        return {"run": str(folder), **summary}
 
 
 @pytest.fixture

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
+
+from lamarckian_cli.errors import pip_install
+from lamarckian_cli.launch.job import Job
 
 CASES = [
     (["env=pnog"], "env is 'pnog'; there is no such option; did you mean pong? (available: atari, "),
     (["experiment=paper/x"], "experiment is 'paper/x'; there is no such option"),
     (["hydra/launcher=nothing"], "hydra/launcher is 'nothing'; there is no such option (available: basic"),
-    (["algo=null"], "algo=null names no option"),
-    (["algo=[ppo,impala]"], "algo=[ppo,impala] is not one option"),
+    (["algo=null"], "algo is null; give one of its options, or leave it out (available: impala, ppo)"),
+    (["env=cartpole", "algo=null"], "algo is null; "),
+    (["env=pong", "model=null", "seed=1"], "model is null; give one of its options"),
+    (["env=cartpole", "env=1"], "env is 1; "),
+    (["env=pong", "algo=[ppo,impala]"], "algo is [ppo,impala]; it takes exactly one of its options"),
+    (["-m", "env=pong", "algo=ppo,null"], "algo is ppo,null; "),
     (["algo.lrr=1"], "algo.lrr is not a known key; did you mean algo.lr? (algo has: lr, "),
     (["+algo.lrr=1"], "algo.lrr is not a known key; did you mean algo.lr?"),
     (["sed=1"], "sed is not a known key; did you mean seed?"),
@@ -42,8 +50,10 @@ CASES = [
     (["seed=a"], "seed is 'a'; it must be a whole number"),
     (["seed=-1"], "seed is -1; it must be 0 or more"),
     (["~seed"], "seed is null"),
-    (["~algo"], "~algo is not one option"),
+    (["~algo"], "algo is left out; it takes exactly one of its options"),
     (["run.dir="], "run.dir is ''; give a folder"),
+    (["run.dir=null"], "run.dir is null; give a folder"),
+    (["-m", "run.dir=null", "seed=0,1"], "run.dir is null; give a folder"),
     (["env=gym"], "env.id is not given"),
     (["env._target_=nowhere.Game"], "env._target_ is 'nowhere.Game'; there is no module nowhere here"),
     (["env._target_=Game"], "env._target_ is 'Game'; write module and class"),
@@ -115,9 +125,73 @@ def test_yaml_of_the_users_that_cannot_be_read(lamarck, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["trian"], ["eval"], ["eval", "x", "--seed", "-1"], ["bench", "nothing"]]
+    ("arguments", "said"),
+    [
+        (["trian"], "no such command 'trian'"),
+        (["eval"], "missing argument 'run'; see lamarck eval --help"),
+        (["eval", "x", "--sede", "1", "--json"], "no such option: --sede"),
+        (["eval", "x", "--seed", "-1"], "invalid value for '--seed'"),
+        (["bench", "nothing"], "no such command 'nothing'; see lamarck bench --help"),
+    ],
 )
-def test_usage_errors(lamarck, arguments: list[str]) -> None:
+def test_usage_errors_are_one_line(lamarck, arguments: list[str], said: str) -> None:
+    answer = lamarck(*arguments)
+    assert (answer.status, answer.out) == (2, "")
+    assert answer.err.startswith(f"lamarck: {said}")
+    assert answer.err.endswith(" --help\n")
+    assert answer.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [[], ["bench"]])
+def test_a_command_that_is_given_nothing_shows_its_help(lamarck, arguments: list[str]) -> None:
     answer = lamarck(*arguments)
     assert answer.status == 2
-    assert "Usage:" in answer.err
+    assert "Usage: lamarck" in answer.err
+
+
+def test_a_missing_optional_package_is_refused_with_the_command_that_brings_it(lamarck, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "pettingzoo", None)
+    answer = lamarck("train", "env=pettingzoo", "env.target=pettingzoo.classic.rps_v2")
+    assert answer.status == 2
+    assert (
+        f"needs the package pettingzoo, which is not installed: {pip_install('pettingzoo')}\n" in answer.err
+    )
+    assert not lamarck.jobs
+
+
+def test_the_command_that_brings_a_package_is_for_this_interpreter(monkeypatch, tmp_path: Path) -> None:
+    for folder in (tmp_path / ".venv" / "bin", tmp_path / "no pip"):
+        folder.mkdir(parents=True)
+    (tmp_path / ".venv" / "bin" / "pip").touch()
+    monkeypatch.setattr(sys, "executable", str(tmp_path / ".venv" / "bin" / "python"))
+    monkeypatch.chdir(tmp_path)
+    assert pip_install("x") == ".venv/bin/pip install x"
+    monkeypatch.chdir(tmp_path / "no pip")
+    assert pip_install("x") == f"{tmp_path / '.venv' / 'bin' / 'pip'} install x"
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "no pip" / "python"))
+    monkeypatch.chdir(tmp_path)
+    assert pip_install("x") == "'no pip/python' -m pip install x"
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("import sys\nsys.exit('bye')\n", "module exiting calls sys.exit('bye') when it is imported"),
+        (
+            "import sys\nclass Game:\n    def __init__(self):\n        sys.exit(3)\n",
+            "env (Game) cannot be made: it calls sys.exit(3)",
+        ),
+    ],
+)
+def test_a_game_that_calls_sys_exit(lamarck, monkeypatch, tmp_path: Path, code: str, said: str) -> None:
+    (tmp_path / "exiting.py").write_text(code)
+    (tmp_path / "mine" / "env").mkdir(parents=True)
+    (tmp_path / "mine" / "env" / "exiting.yaml").write_text("# Mine.\n_target_: exiting.Game\n")
+    monkeypatch.delitem(sys.modules, "exiting", raising=False)
+
+    def make(job: Job, *, json_output: bool) -> None:
+        job.env.make_mdp()
+
+    monkeypatch.setattr(sys.modules["lamarckian_cli.launch.train"], "train", make)
+    answer = lamarck("train", "-cd", "mine", "env=exiting")
+    assert (answer.status, said in answer.err, answer.err.count("\n")) == (2, True, 1)

@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from lamarckian_cli.config.catalogue import groups
+from lamarckian_cli.errors import pip_install
 
 PROBE = """
 import sys
@@ -92,14 +93,21 @@ def test_list_as_a_table_and_one_group_alone(lamarck) -> None:
 def test_doctor_knows_the_packages_and_the_machine(lamarck) -> None:
     document = json.loads(lamarck("doctor", "--json").out)
     checks = {check["name"]: check for check in document["checks"]}
-    assert {"python", "torch", "ray", "zeromq", "ale-py", "box2d", "ffmpeg", "/dev/shm", "disk"} <= set(
-        checks
-    )
+    assert {"python", "torch", "ray", "zeromq", "ale-py", "ffmpeg", "/dev/shm", "disk"} <= set(checks)
+    assert not any(checks[name]["needed"] for name in ("box2d", "pettingzoo"))
     assert checks["zeromq"]["ok"]
     assert all(check["ok"] or check["remedy"] for check in checks.values())
     table = lamarck("doctor")
     assert table.status == 0
     assert "torch" in table.out
+
+
+def test_doctor_has_the_command_for_an_optional_package(lamarck, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lamarckian_cli.launch.doctor._version", lambda _: None)
+    monkeypatch.setitem(sys.modules, "Box2D", None)
+    checks = {check["name"]: check for check in json.loads(lamarck("doctor", "--json").out)["checks"]}
+    assert checks["pettingzoo"]["remedy"] == pip_install("pettingzoo")
+    assert checks["box2d"]["remedy"] == pip_install('"gymnasium[box2d]"')
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,7 @@ def test_multirun_hands_over_every_combination(lamarck, tmp_path: Path) -> None:
     document = json.loads(answer.out)
     assert [job["seed"] for job in document["jobs"]] == [0, 1, 0, 1]
     assert document["jobs"][0]["overrides"] == ["env=cartpole", "seed=0"]
+    assert Path(document["jobs"][3]["run"]).name == "3-env-pong+seed-1"
 
 
 def test_flags_may_stand_between_overrides(lamarck) -> None:
@@ -138,10 +139,70 @@ def test_a_long_sweep_line_still_makes_a_folder(lamarck) -> None:
 
 
 def test_one_bad_job_of_a_sweep_does_not_stop_the_others(lamarck) -> None:
-    answer = lamarck("train", "-m", "algo.lr=fast,1e-3")
+    answer = lamarck("train", "-m", "algo.lr=fast,1e-3", "env=cartpole")
     assert answer.status == 2
-    assert "algo.lr is 'fast'; it must be a finite number" in answer.err
+    *_, last = answer.err.splitlines()
+    assert last == (
+        "lamarck: 1 of 2 jobs failed; algo.lr=fast: algo.lr is 'fast'; it must be a finite number"
+    )
+    assert "Error executing job" not in answer.err
     assert [job.algo.lr for job in lamarck.jobs] == [1e-3]
+    assert "failed: algo.lr is 'fast'" in answer.out
+
+
+def test_one_bad_job_of_a_sweep_is_in_its_place_in_the_document(lamarck) -> None:
+    answer = lamarck("train", "-m", "algo.lr=fast,1e-3", "--json")
+    assert answer.status == 2
+    bad, good = json.loads(answer.out)["jobs"]
+    assert bad == {"overrides": ["algo.lr=fast"], "error": "algo.lr is 'fast'; it must be a finite number"}
+    assert (good["overrides"], good["best_return"]) == (["algo.lr=0.001"], 0.0)
+    assert answer.err.count("\n") == 1
+
+
+def test_what_nobody_expected_of_a_job_of_a_sweep_is_one_line(lamarck) -> None:
+    lamarck.error = ZeroDivisionError("a bug")
+    answer = lamarck("train", "-m", "seed=0,1", "--json")
+    assert (answer.status, answer.err.count("\n")) == (2, 1)
+    assert [set(job) for job in json.loads(answer.out)["jobs"]] == [{"overrides", "error"}] * 2
+    assert answer.err.startswith("lamarck: 2 of 2 jobs failed; seed=0: ZeroDivisionError: a bug (")
+
+
+def test_a_sweep_ends_with_a_table_and_the_best_job(lamarck) -> None:
+    answer = lamarck("train", "-m", "env=cartpole", "seed=0,2,1")
+    assert answer.status == 0, answer.err
+    assert [
+        line.split()[:2] for line in answer.out.splitlines() if " seed=" in line and "multirun" in line
+    ] == [
+        ["seed=0", "0"],
+        ["seed=2", "2"],
+        ["seed=1", "1"],
+    ]
+    *_, best, command = answer.out.splitlines()
+    assert best == "the best is seed=2"
+    assert command.endswith("1-seed-2")
+    assert "the best" not in lamarck("train", "-m", "env=cartpole", "seed=0").out
+
+
+@pytest.mark.parametrize("written", ["~/x", "'~/x'"])
+def test_a_tilde_that_the_shell_left_is_the_home_folder(lamarck, monkeypatch, tmp_path, written: str) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert lamarck("train", f"run.dir={written}").status == 0
+    assert lamarck.jobs[0].run.dir == str(tmp_path / "home" / "x")
+    assert [p.name for p in tmp_path.iterdir()] == ["home"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (["env=gym", "env.id=LunarLander-v3"], "LunarLander-v3-ppo-"),
+        (["env=atari", "env.id=ALE/Breakout-v5"], "ALE-Breakout-v5-ppo-"),
+        (["env=pettingzoo", "env.target=pettingzoo.classic.rps_v2"], "pettingzoo.classic.rps_v2-ppo-"),
+        (["env=lunarlander"], "lunarlander-ppo-"),
+    ],
+)
+def test_a_run_folder_is_named_by_what_its_environment_is(lamarck, arguments: list[str], name: str) -> None:
+    assert lamarck("train", *arguments).status == 0
+    assert Path(lamarck.jobs[0].run.dir).name.startswith(name)
 
 
 def test_cfg_prints_yaml_and_starts_nothing(lamarck, tmp_path: Path) -> None:

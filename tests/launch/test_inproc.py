@@ -15,7 +15,8 @@ import pytest
 
 from lamarckian_cli.errors import RunError
 from lamarckian_cli.launch.runfolder import RunFolder
-from lamarckian_cli.launch.train import Session, Stop, train
+from lamarckian_cli.launch.signals import Stop
+from lamarckian_cli.launch.train import Session, train
 from lamarckian_cli.launch.wiring import job_of, run_train
 
 SMALL = (
@@ -133,6 +134,40 @@ def test_ctrl_c_before_a_resumed_run_learned_anything_leaves_its_summary(tmp_pat
     assert (run / "summary.json").read_bytes() == before
 
 
+def test_a_run_whose_budget_ends_as_a_signal_comes_has_finished(tmp_path, monkeypatch):
+    run = tmp_path / "run"
+    save = Session._save
+
+    def save_and_signal(self, state):
+        save(self, state)
+        if self.counters.env_steps >= 1024:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(Session, "_save", save_and_signal)
+    try:
+        train(job_of([*SMALL, "budget.env_steps=1024", f"run.dir={run}"]), json_output=True)
+    except KeyboardInterrupt:
+        pytest.fail("it was told as interrupted")
+    assert RunFolder.open(run).state == "finished"
+
+
+@pytest.mark.parametrize("method", ["create", "discard"])
+def test_signals_leave_a_whole_run_folder_or_none(tmp_path, monkeypatch, method):
+    run = tmp_path / "run"
+    original = getattr(RunFolder, method)
+
+    def signalled(*arguments, **named):
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGTERM)
+        return original(*arguments, **named)
+
+    monkeypatch.setattr(RunFolder, method, signalled)
+    monkeypatch.setattr(Session, "run", lambda self: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        train(job_of([*SMALL, f"run.dir={run}"]), json_output=True)
+    assert not run.exists()
+
+
 def test_ctrl_c_does_not_wait_for_a_batch(tmp_path):
     run = tmp_path / "run"
     arguments = ["env=cartpole", "cluster=inproc", "algo.batch_size=10485760", "algo.minibatch_size=null"]
@@ -160,3 +195,24 @@ def test_a_rate_counts_the_session_alone(tmp_path):
     session_s = after["seconds"] - before["seconds"]
     steps = after["env_steps"] - before["env_steps"]
     assert after["env_steps_per_s"] == pytest.approx(steps / session_s, rel=0.05)
+
+
+def test_an_interrupt_that_an_import_swallowed_is_not_forgotten(tmp_path):
+    code = f"""
+import signal, os
+from lamarckian_cli.launch import signals
+from lamarckian_cli.launch.train import train
+from lamarckian_cli.launch.wiring import job_of
+signal.signal(signal.SIGINT, signals.interrupt)
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+except:  # as some libraries write it
+    pass
+job = job_of(["env=pong", "cluster=inproc", "budget.env_steps=1", "run.dir={tmp_path}/run"])
+train(job, json_output=True)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "KeyboardInterrupt" in done.stderr
+    assert not (tmp_path / "run").exists()

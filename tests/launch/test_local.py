@@ -99,6 +99,42 @@ def test_ctrl_c_saves_ends_every_process_and_resume_goes_on(tmp_path):
     assert RunFolder.open(run).state == "finished"
 
 
+def test_sigterm_saves_as_ctrl_c_does(tmp_path):
+    run = tmp_path / "run"
+    arguments = [*SMALL, ENOUGH, f"run.dir={run}", "budget.env_steps=100_000_000"]
+    process = subprocess.Popen(
+        command("train", *arguments), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        wait_until(lambda: (run / "metrics.jsonl").exists())
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert (process.returncode, err) == (130, "")
+    assert RunFolder.open(run).state == "interrupted"
+
+
+KILLER = """
+import os
+from lamarckian_cli.mdp.pong import Pong
+class Game(Pong):
+    def reset(self, seats, seed):
+        os._exit(1)
+"""
+
+
+def test_a_game_that_kills_its_actor_leaves_standard_output_clean(tmp_path):
+    (tmp_path / "killer.py").write_text(KILLER)
+    arguments = [*SMALL, "cluster.actors=1", "env._target_=killer.Game", "cluster.restart_limit=1", "--json"]
+    done = subprocess.run(
+        command("train", *arguments), cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("lamarck: actors died 2 times, more than cluster.restart_limit=1")
+    assert done.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize("after_s", [0.7, 1.5, 3.0])
 def test_ctrl_c_while_everything_starts_leaves_nothing(tmp_path, after_s):
     run = tmp_path / "run"

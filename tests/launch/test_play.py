@@ -315,6 +315,30 @@ def test_a_match_is_drawn_at_its_pace_and_the_screen_given_back(run: Path) -> No
     assert len(slept) <= told["steps"] + 1
 
 
+def test_the_last_picture_stays(run: Path) -> None:
+    out, written = terminal()
+    told = play(run, seed=5, fps=1000.0, console=out, sleep=lambda _: None)
+    after = written.getvalue().rpartition("\x1b[?1049l")[2]
+    assert after.index(f"step {told['steps']} of {told['steps']}") < after.index("return ")
+
+
+def test_which_seat_the_policy_plays_is_told(tmp_path: Path) -> None:
+    two = make_run(tmp_path / "two", ["main", "second"], seats=2)
+    for is_terminal in (True, False):
+        out, written = terminal(is_terminal)
+        play(two, policy="second", fps=1000.0, console=out, sleep=lambda _: None)
+        after = written.getvalue().rpartition("\x1b[?1049l")[2]
+        assert after.count("second plays seat 1\n") == 1
+
+
+def test_a_policy_without_a_name_and_a_pace_without_end_are_refused(run: Path) -> None:
+    for fps in (float("inf"), float("nan"), 0.0):
+        with pytest.raises(ConfigError, match=r"--fps is .*; it must be a number above 0"):
+            play(run, fps=fps)
+    with pytest.raises(ConfigError, match=r"policy is ''; .* trained main"):
+        evaluate(run, episodes=1, policy="")
+
+
 def test_it_is_the_first_match_that_eval_counts(run: Path) -> None:
     told = play(run, seed=5, console=terminal(False)[0])
     assert evaluate(run, episodes=1, seed=5)["results"]["seed"]["mean"] == told["result"]["seed"]

@@ -3,27 +3,25 @@
 Commands import what they need when they run, so that `--help` answers at once. A
 LamarckError is printed alone on standard error and ends with status 2, and so is what a game's
 own code raises; a fault of the program itself ends with 1. With LAMARCK_TRACEBACK=1 all of them
-are raised as they are. Ctrl-C ends with 130.
+are raised as they are. Ctrl-C ends with 130, and so does SIGTERM.
 """
 
 from __future__ import annotations
 
-import os
+import signal
 import sys
-import sysconfig
-import traceback
 from importlib import metadata
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from lamarckian_cli.cli import bench, inspect, runs, train
-from lamarckian_cli.errors import LamarckError
+from lamarckian_cli.cli.failure import USAGE_ERROR, report
+from lamarckian_cli.launch.signals import interrupt
 
-FAULT = 1
-USAGE_ERROR = 2
 INTERRUPTED = 130
-NOT_A_USERS = ("site-packages", "lamarckian_cli", sysconfig.get_path("stdlib"), "<frozen")  # parts of paths
+# Which module has it depends on the version of Typer.
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 app = typer.Typer(
     name="lamarck",
@@ -40,38 +38,29 @@ app.add_typer(bench.app, name="bench")
 
 def run() -> int:
     """The entry point: the exit status of the command given in sys.argv."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, interrupt)
     try:
-        status = app(standalone_mode=True)
-    except LamarckError as error:
-        if os.environ.get("LAMARCK_TRACEBACK") == "1":
-            raise
-        print(f"lamarck: {error}", file=sys.stderr)
-        return USAGE_ERROR
+        status = app(prog_name="lamarck", standalone_mode=False)
+    except UsageError as error:
+        return _report_usage(error)
     except KeyboardInterrupt:
         print("lamarck: interrupted", file=sys.stderr)
         return INTERRUPTED
     except Exception as error:
-        if os.environ.get("LAMARCK_TRACEBACK") == "1":
-            raise
-        status, text = _unforeseen(error)
-        print(f"lamarck: {text}", file=sys.stderr)
-        return status
+        return report(error)
     return int(status or 0)
 
 
-def _unforeseen(error: Exception) -> tuple[int, str]:
-    """Exit status, and one line, for what no part of the program expected."""
-    frames = traceback.extract_tb(error.__traceback__)
-    # The first frame is the script that started us; libraries and the package itself are no user's.
-    users = [f for f in frames[1:] if not any(part in f.filename for part in NOT_A_USERS)]
-    frame = (users or frames)[-1]
-    what = f"{type(error).__name__}: {' '.join(str(error).split())} ({frame.filename}, line {frame.lineno})"
-    if users or isinstance(error, MemoryError | OverflowError | OSError):
-        return USAGE_ERROR, f"{what}; LAMARCK_TRACEBACK=1 shows the traceback"
-    return FAULT, (
-        f"{what}; this is a fault of the program, or a game gave it what it should not (check_mdp() tells): "
-        "LAMARCK_TRACEBACK=1 shows the traceback"
-    )
+def _report_usage(error: Any) -> int:
+    """One line for what Typer refuses; a command that was given nothing shows its help."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        return USAGE_ERROR
+    message = " ".join(error.format_message().split()).rstrip(".")
+    command = error.ctx.command_path if error.ctx is not None else "lamarck"
+    print(f"lamarck: {message[:1].lower()}{message[1:]}; see {command} --help", file=sys.stderr)
+    return USAGE_ERROR
 
 
 def _show_version(wanted: bool) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
+
+from lamarckian_cli.cli.output import print_json
+from lamarckian_cli.cli.sweep import print_sweep, report_failures, sweep_document
 
 HELP_FLAGS = ("--help", "-h")
 COMPLETION_FLAGS = ("-sc", "--shell-completion")
@@ -40,10 +42,13 @@ def train(
     words = [w for w in words if w not in OURS]
     from lamarckian_cli.launch.wiring import run_train
 
-    summaries = run_train(words, json_output=json_output)
-    if json_output and summaries:
-        several = any("overrides" in summary for summary in summaries)
-        print(json.dumps({"jobs": summaries} if several else summaries[0]))
+    jobs = run_train(words, json_output=json_output)
+    sweep = [job for job in jobs if job.overrides is not None]
+    if json_output and jobs:
+        print_json(sweep_document(sweep) if sweep else jobs[0].summary)
+    elif sweep:
+        print_sweep(sweep)
+    raise typer.Exit(report_failures(sweep))
 
 
 def _commands(context: typer.Context) -> list[str]:

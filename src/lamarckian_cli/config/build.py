@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from lamarckian_cli.config.values import convert, shown
-from lamarckian_cli.errors import ConfigError, LamarckError, MissingPackage
+from lamarckian_cli.errors import ConfigError, LamarckError, MissingPackage, pip_install
 
 T = TypeVar("T")
 TARGET = "_target_"
@@ -47,6 +47,11 @@ def build_as(cls: type[T], values: Mapping[str, Any], key: str) -> T:
         raise
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{key} ({cls.__name__}) cannot be made: {error}") from error
+    except SystemExit as stop:
+        raise ConfigError(
+            f"{key} ({cls.__name__}) cannot be made: it calls sys.exit({stop.code!r}); "
+            "let it raise an exception that says why"
+        ) from stop
 
 
 def check(node: Mapping[str, Any], key: str) -> type:
@@ -107,6 +112,11 @@ def _import(module_name: str, path: str, key: str) -> Any:
         raise ConfigError(
             f"{key}.{TARGET} is {path!r}; {error.filename}, line {error.lineno}: {error.msg}"
         ) from error
+    except SystemExit as stop:
+        raise ConfigError(
+            f"{key}.{TARGET} is {path!r}; module {module_name} calls sys.exit({stop.code!r}) when it is "
+            'imported: put that under if __name__ == "__main__"'
+        ) from stop
     except ModuleNotFoundError as error:
         missing = error.name or module_name
         if module_name == missing or module_name.startswith(missing + "."):
@@ -116,7 +126,7 @@ def _import(module_name: str, path: str, key: str) -> Any:
             ) from error
         raise MissingPackage(
             f"{key}.{TARGET} is {path!r}; it needs the package {missing}, which is not installed: "
-            f"pip install {missing.partition('.')[0]}"
+            f"{pip_install(missing.partition('.')[0])}"
         ) from error
 
 

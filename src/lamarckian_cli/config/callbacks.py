@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
+from hydra.core.plugins import Plugins
+from hydra.core.utils import JobReturn, JobStatus
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
@@ -17,6 +22,45 @@ class SweepFolder(Callback):
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         sweep_dirs.append(Path(str(config.hydra.sweep.dir)))
+
+
+@contextmanager
+def sweep_jobs() -> Iterator[list[JobReturn]]:
+    """Fills with the jobs of a sweep as they end, whichever process a launcher runs them in.
+
+    Hydra's own line on standard error about one that failed is left out.
+    """
+    ended: list[JobReturn] = []
+    instantiate = Plugins.instantiate_launcher
+
+    def watched(plugins: Plugins, **named: Any) -> Any:
+        launcher = instantiate(plugins, **named)
+        launch = launcher.launch
+
+        def keep(job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+            returns = launch(job_overrides, initial_job_idx)
+            ended.extend(returns)
+            return returns
+
+        launcher.launch = keep  # type: ignore[method-assign]
+        return launcher
+
+    def value(job: JobReturn) -> Any:
+        if job.status is JobStatus.FAILED:
+            raise job._return_value
+        return job._return_value
+
+    quiet = property(value, JobReturn.return_value.fset)  # type: ignore[attr-defined]
+    with (
+        mock.patch.object(Plugins, "instantiate_launcher", watched),
+        mock.patch.object(JobReturn, "return_value", quiet),
+    ):
+        yield ended
+
+
+def failure(job: JobReturn) -> Exception | None:
+    """What ended a job of a sweep, where it failed."""
+    return job._return_value if job.status is JobStatus.FAILED else None
 
 
 def forget_sweeps() -> None:
@@ -44,5 +88,7 @@ def remove_if_empty(folder: Path) -> None:
             return
         try:
             place.rmdir()
+        except FileNotFoundError:
+            continue
         except OSError:
-            return  # it holds something, or is gone already
+            return  # it holds something

@@ -22,6 +22,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.plugins import Plugins
+from hydra.core.utils import JobReturn
 from hydra.errors import HydraException
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from hydra.types import RunMode
@@ -29,7 +30,8 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from lamarckian_cli.config.callbacks import forget_sweeps, remove_unused
+from lamarckian_cli.config.callbacks import failure, forget_sweeps, remove_unused, sweep_jobs
+from lamarckian_cli.config.catalogue import groups, keys
 from lamarckian_cli.config.explain import explain
 from lamarckian_cli.config.flags import check_flags
 from lamarckian_cli.config.folders import added_entries, all_folders, conf_dir, config_dir_of, open_user_code
@@ -50,8 +52,11 @@ class AddedFolders(SearchPathPlugin):
             search_path.append(provider="LAMARCK_CONFIG_PATH", path=path)
 
 
-def run_hydra(task: Task, arguments: Sequence[str], *, program: str) -> None:
-    """Do what `program arguments` asks of Hydra; `task` gets each composed configuration."""
+def run_hydra(task: Task, arguments: Sequence[str], *, program: str) -> list[JobReturn]:
+    """Do what `program arguments` asks of Hydra; `task` gets each composed configuration.
+
+    The jobs of a sweep, those that failed among them; empty where it is none.
+    """
     overrides, flags = check_flags(arguments)
     if {"-m", "--multirun"} & set(flags):
         overrides = [*_names_of_jobs(overrides), *overrides]
@@ -62,11 +67,16 @@ def run_hydra(task: Task, arguments: Sequence[str], *, program: str) -> None:
         mock.patch.dict("os.environ", {"HYDRA_FULL_ERROR": "1"}),
         mock.patch.object(sys, "argv", [program, *overrides, *flags]),
         readable_errors(arguments),
+        sweep_jobs() as jobs,
     ):
         try:
             main()
+        except Exception as error:
+            if all(failure(job) is not error for job in jobs):
+                raise
         finally:
             remove_unused()
+    return jobs
 
 
 def compose(overrides: Sequence[str]) -> DictConfig:
@@ -182,6 +192,16 @@ def folder_name(text: str) -> str:
     return f"{name[: FOLDER_NAME_LIMIT - 9]}-{digest}"
 
 
+def env_name(chosen: str, *, _root_: DictConfig) -> str:
+    """The value of the key that the option `chosen` leaves to the user (env.id); else the option itself."""
+    option = next((o for o in groups().get("env", []) if o.name == chosen), None)
+    for key in keys(option.path) if option is not None else ():
+        given = OmegaConf.select(_root_, f"env.{key.name}", throw_on_missing=False)
+        if key.value == "???" and given is not None:
+            return str(given)
+    return chosen
+
+
 def _open_kwargs() -> DictConfig:
     """A key `kwargs` that takes any key inside it; everywhere else only known keys are taken."""
     node = OmegaConf.create({"kwargs": {}})
@@ -193,3 +213,4 @@ def _open_kwargs() -> DictConfig:
 ConfigStore.instance().store(group="env/base", name="kwargs", node=_open_kwargs())
 # At import, for a launcher's worker process resolves names before it runs the task.
 OmegaConf.register_new_resolver("folder_name", folder_name, replace=True)
+OmegaConf.register_new_resolver("env_name", env_name, replace=True)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import ChoiceSweep
 from hydra.errors import MissingConfigException, OverrideParseException
 from omegaconf import DictConfig
 from omegaconf.errors import (
@@ -18,6 +20,7 @@ from yaml import MarkedYAMLError
 
 from lamarckian_cli.config.build import TARGET, suggestion, unknown_key
 from lamarckian_cli.config.catalogue import GROUPS, option_names
+from lamarckian_cli.config.flags import check_flags
 from lamarckian_cli.config.folders import config_dir_of
 
 
@@ -75,6 +78,8 @@ def _omegaconf(error: OmegaConfBaseException, message: str, arguments: Sequence[
     parent: Any = error.parent_node
     if isinstance(error, MissingMandatoryValue):
         return f"{key} is not given, and has no default; add {key}=..."
+    if key == "hydra.run.dir" and "'None'" in str(error):
+        return "run.dir is null; give a folder, or leave it out"
     if isinstance(error, InterpolationKeyError | InterpolationResolutionError):
         return f"{key} refers to something that cannot be resolved: {_first_line(error)}"
     if isinstance(parent, DictConfig) and not parent._is_none() and key:
@@ -96,11 +101,13 @@ def _composition(message: str, arguments: Sequence[str]) -> str:
     if group:
         return f"{group[1]} is no group of the configuration; `lamarck train --help` lists them"
     if "Config group override must be" in message:
-        return f"{_group_override(arguments, r'[^,]*')} names no option; give one, or leave it out"
+        name, given = _no_option(arguments, lambda value: not isinstance(value, str | list))
+        return f"{name} is {given}; give one of its options, or leave it out ({_available(name, arguments)})"
     if message.startswith("Error resolving interpolation '${env}_${algo}'"):
-        given = _group_override(arguments, r".*[,[].*")
+        name, given = _no_option(arguments, lambda value: not isinstance(value, str))
         return (
-            f"{given} is not one option; algo and env take exactly one (-m runs one job for each of several)"
+            f"{name} is {given}; it takes exactly one of its options ({_available(name, arguments)}), "
+            "and -m runs one job for each of several"
         )
     delete = re.match(r"Could not delete(?: from config)?\.? ?(.*)", message)
     if delete:
@@ -111,16 +118,20 @@ def _composition(message: str, arguments: Sequence[str]) -> str:
     return "; ".join(lines) or "the configuration cannot be composed"
 
 
-def _group_override(arguments: Sequence[str], value: str) -> str:
-    """The override of a whole group that looks like the one Hydra complains of without naming it."""
-    for word in arguments:
-        if word.startswith("~") and word[1:] in GROUPS:
-            return word
-        if re.fullmatch(rf"[a-z_/]+=(null|None|true|false|[-\d.]+|\{{.*|{value})", word) and (
-            word.partition("=")[0] in GROUPS
-        ):
-            return word
-    return "a group"
+def _no_option(arguments: Sequence[str], is_wrong: Callable[[Any], bool]) -> tuple[str, str]:
+    """The group that Hydra complains of without naming it, and what was given for it."""
+    overrides, _ = check_flags(arguments)
+    for override in OverridesParser.create().parse_overrides(overrides):
+        group, value = override.key_or_group, override.value()
+        values = value.list if isinstance(value, ChoiceSweep) else [value]
+        if group in GROUPS and any(map(is_wrong, values)):
+            return group, "left out" if override.is_delete() else str(override.input_line).partition("=")[2]
+    return "a group", "no option"
+
+
+def _available(group: str, arguments: Sequence[str]) -> str:
+    options = option_names(group, config_dir_of(arguments))
+    return f"available: {', '.join(options) or 'none; add a folder with --config-dir'}"
 
 
 def _first_line(error: Exception) -> str:

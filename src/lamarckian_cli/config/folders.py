@@ -68,6 +68,14 @@ def config_dir_of(arguments: Sequence[str]) -> Path | None:
     return None
 
 
+def expand_home(words: Sequence[str]) -> list[str]:
+    """Put the home folder in place of `~` in `key=~/...`, which a shell leaves to the program."""
+    home = str(Path.home())
+    return [
+        re.sub(r"""^([^=~]+=['"]?)~(?=/|['"]?$)""", lambda match: match[1] + home, word) for word in words
+    ]
+
+
 def open_user_code(config_dir: Path | None = None, remembered: Sequence[Path] = ()) -> None:
     """Let `_target_` name classes in the current folder and beside the user's configuration.
 

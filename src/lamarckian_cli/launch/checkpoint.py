@@ -27,7 +27,7 @@ from typing import Any, BinaryIO
 import msgpack
 import numpy as np
 
-from lamarckian_cli.errors import RunError
+from lamarckian_cli.errors import RunError, pip_install
 
 SUFFIX = ".ckpt"
 PARTIAL = ".partial"  # ends the name of a file that is still being written
@@ -79,7 +79,7 @@ def load(path: Path) -> Any:
     if version != FORMAT_VERSION:
         raise RunError(
             f"{path} has checkpoint format {version}, and this version of lamarckian-cli reads "
-            f"{FORMAT_VERSION}; update it: pip install --upgrade lamarckian-cli"
+            f"{FORMAT_VERSION}; update it: {pip_install('--upgrade lamarckian-cli')}"
         )
     body = memoryview(content)[:-_DIGEST_SIZE]
     if hashlib.sha256(body).digest() != content[-_DIGEST_SIZE:]:

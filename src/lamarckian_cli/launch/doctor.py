@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+from lamarckian_cli.errors import pip_install
+
 GIB = 1024**3
 SUPPORTED = ((3, 11), (3, 14))  # from, and below
 DISK_WANTED_GIB = 2.0
@@ -38,13 +40,14 @@ def examine() -> list[Finding]:
         ("python", _python),
         ("torch", _torch),
         ("bfloat16", _bfloat16),
-        ("ray", lambda: _package("ray", 'pip install "ray[default]"')),
+        ("ray", lambda: _package("ray", pip_install('"ray[default]"'))),
         ("zeromq", _zeromq),
-        ("gymnasium", lambda: _package("gymnasium", "pip install gymnasium")),
+        ("gymnasium", lambda: _package("gymnasium", pip_install("gymnasium"))),
         ("ale-py", _atari),
         ("box2d", _box2d),
+        ("pettingzoo", lambda: _package("pettingzoo", pip_install("pettingzoo"), needed=False)),
         ("ffmpeg", _ffmpeg),
-        ("tensorboard", lambda: _package("tensorboard", "pip install tensorboard", needed=False)),
+        ("tensorboard", lambda: _package("tensorboard", pip_install("tensorboard"), needed=False)),
         ("cores", _cores),
         ("memory", _memory),
         ("/dev/shm", _shared_memory),
@@ -85,7 +88,7 @@ def _python() -> Finding:
 
 def _torch() -> Finding:
     if _version("torch") is None:
-        return Finding(name="torch", ok=False, found="not installed", remedy="pip install torch")
+        return Finding(name="torch", ok=False, found="not installed", remedy=pip_install("torch"))
     import torch
 
     devices = f"{torch.cuda.device_count()} GPU(s)" if torch.cuda.is_available() else "no GPU in use"
@@ -119,14 +122,14 @@ def _cpu_flags() -> set[str]:
 
 def _zeromq() -> Finding:
     if _version("pyzmq") is None:
-        return Finding(name="zeromq", ok=False, found="not installed", remedy="pip install pyzmq")
+        return Finding(name="zeromq", ok=False, found="not installed", remedy=pip_install("pyzmq"))
     # zmq is transport's to import; asked for by name, for its version and abilities alone.
     zmq = importlib.import_module("zmq")
     curve = bool(zmq.has("curve"))
     found = (
         f"{zmq.zmq_version()} (pyzmq {zmq.__version__}), {'with' if curve else 'without'} CURVE encryption"
     )
-    remedy = "" if curve else "pip install --force-reinstall --only-binary :all: pyzmq"
+    remedy = "" if curve else pip_install("--force-reinstall --only-binary :all: pyzmq")
     return Finding(name="zeromq", ok=curve, found=found, remedy=remedy)
 
 
@@ -134,13 +137,13 @@ def _atari() -> Finding:
     version = _version("ale-py")
     if version is None:
         return Finding(
-            name="ale-py", ok=False, found="not installed", needed=False, remedy="pip install ale-py"
+            name="ale-py", ok=False, found="not installed", needed=False, remedy=pip_install("ale-py")
         )
     # Found without importing it, which would print a banner.
     spec = importlib.util.find_spec("ale_py")
     folder = Path(next(iter(spec.submodule_search_locations or [""]))) if spec is not None else Path()
     roms = len(list((folder / "roms").glob("*.bin")))
-    remedy = "" if roms else 'pip install --upgrade "ale-py>=0.11", which brings them'
+    remedy = "" if roms else pip_install('--upgrade "ale-py>=0.11"') + ", which brings them"
     return Finding(name="ale-py", ok=roms > 0, found=f"{version}, {roms} ROMs", needed=False, remedy=remedy)
 
 
@@ -151,7 +154,7 @@ def _box2d() -> Finding:
             ok=False,
             found="not installed (LunarLander, BipedalWalker)",
             needed=False,
-            remedy='pip install "gymnasium[box2d]"',
+            remedy=pip_install('"gymnasium[box2d]"'),
         )
     return Finding(
         name="box2d", ok=True, found=_version("box2d") or _version("box2d-py") or "yes", needed=False
@@ -164,7 +167,7 @@ def _ffmpeg() -> Finding:
     else:
         executable = shutil.which("ffmpeg") or ""
     if not executable:
-        remedy = "pip install imageio-ffmpeg"
+        remedy = pip_install("imageio-ffmpeg")
         return Finding(name="ffmpeg", ok=False, found="not found (videos)", needed=False, remedy=remedy)
     return Finding(name="ffmpeg", ok=True, found=executable, needed=False)
 

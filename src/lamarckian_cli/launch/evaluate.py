@@ -139,7 +139,7 @@ def _prepare(folder: RunFolder, seed: int, checkpoint: Path | str, policy: str |
     try:
         spec = mdp.describe()
         cast = cast_players(job, spec)
-        name = policy or next(iter(cast.trained))
+        name = next(iter(cast.trained)) if policy is None else policy
         if name not in cast.trained:
             raise ConfigError(f"policy is {name!r}; {folder.path} trained {', '.join(cast.trained)}")
         players = _players(folder, job, spec, cast, tree, seed)

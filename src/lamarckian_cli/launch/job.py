@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lamarckian_cli.config.build import build, check
+from lamarckian_cli.errors import MissingPackage, pip_install
 from lamarckian_cli.launch.settings import Budget, Cluster, Evaluation, Players, Run
 
 if TYPE_CHECKING:
@@ -26,8 +28,17 @@ class MDPFactory:
     spec: Mapping[str, Any]
 
     def check(self) -> None:
-        """Raise a ConfigError where class or keys are wrong; makes no MDP."""
-        check(self.spec, "env")
+        """Raise a ConfigError where class or keys are wrong, MissingPackage where one of its `packages` is.
+
+        Makes no MDP.
+        """
+        cls = check(self.spec, "env")
+        for package in getattr(cls, "packages", ()):
+            if find_spec(package) is None:
+                raise MissingPackage(
+                    f"env._target_ is {self.spec['_target_']!r}; it needs the package {package}, "
+                    f"which is not installed: {pip_install(package)}"
+                )
 
     def make_mdp(self) -> MDP:
         """A new MDP; each process makes its own."""

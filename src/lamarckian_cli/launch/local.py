@@ -10,10 +10,12 @@ import contextlib
 import importlib
 import logging
 import os
+import signal
 import tempfile
 import threading
 import time
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 from lamarckian_cli.errors import ClusterError, LamarckError, RunError
@@ -74,7 +76,11 @@ class LocalTraining:
             )
         self._sockets = tempfile.mkdtemp(prefix="lamarck-")  # mode 0700
         self._guardian = Guardian(self._sockets)
-        ray = _start_ray(cores)
+        try:
+            ray = _start_ray(cores)
+        except SystemExit as stop:  # while it starts, SIGTERM is Ray's
+            self._stopped.set()
+            raise Interrupted from stop
         threads = max(1, cores - actors)
         self._learner = (
             ray.remote(Process)
@@ -184,25 +190,40 @@ def _ray() -> Any:
 def _start_ray(cores: int) -> Any:
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # What Ray says of a worker that died stands in its own logs; it would print it on standard output.
+    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         ray = _ray()
         # Ray makes a token for the cluster by itself, and says so in a warning.
         logging.getLogger("ray").setLevel(logging.ERROR)
         try:
-            ray.init(
-                address="local",
-                num_cpus=cores,
-                include_dashboard=False,
-                logging_level=logging.ERROR,
-                log_to_driver=False,
-                configure_logging=False,
-            )
+            with _own_handlers():
+                ray.init(
+                    address="local",
+                    num_cpus=cores,
+                    include_dashboard=False,
+                    logging_level=logging.ERROR,
+                    log_to_driver=False,
+                    configure_logging=False,
+                )
         except (RuntimeError, ConnectionError, TimeoutError, OSError) as error:
             raise ClusterError(
                 f"Ray did not start: {_first_line(error)}; `lamarck doctor` looks at it"
             ) from error
     return ray
+
+
+@contextlib.contextmanager
+def _own_handlers() -> Iterator[None]:
+    """Take back the signals that Ray makes its own when it starts."""
+    ours = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            for number, handler in ours.items():
+                signal.signal(number, handler)
 
 
 def _cause(error: Any, doing: str) -> LamarckError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -13,7 +14,7 @@ from rich.live import Live
 from rich.text import Text
 
 from lamarckian_cli.errors import MDPError, require
-from lamarckian_cli.launch.evaluate import play_out, prepare
+from lamarckian_cli.launch.evaluate import Setup, play_out, prepare
 from lamarckian_cli.launch.video import check_video, record
 from lamarckian_cli.mdp.interface import MDP, Controller, Match
 from lamarckian_cli.mdp.picture import picture_text
@@ -39,24 +40,27 @@ def play(
     """Play match 0 of `lamarck eval`'s with this seed, and show it; what it came to.
 
     With `video` it is recorded to that file (.mp4 or .gif, replaced if it is there), else
-    drawn in the terminal at `fps` steps a second; where there is no terminal, only the
-    result is told. Raises MDPError where the game cannot be drawn or the match failed,
-    MissingPackage where a video cannot be made.
+    drawn in the terminal at `fps` steps a second, where its last picture stays; where there is
+    no terminal, only the result is told. Raises MDPError where the game cannot be drawn or the
+    match failed, MissingPackage where a video cannot be made.
     """
-    require(fps is None or fps > 0, "fps", fps, "it must be above 0")
+    require(fps is None or 0 < fps < math.inf, "--fps", fps, "it must be a number above 0, such as 30")
     out = console or Console(highlight=False)
     if video is not None:
         check_video(video)
     drawn = video is not None or out.is_terminal
     setup = prepare(run, seed=seed, checkpoint=checkpoint, policy=policy, render=drawn)
     pace = fps or min(FPS_HIGH, max(FPS_LOW, FRAME_RATE / setup.spec.frames_per_step))
-    with _shown(setup.spec.name, video, pace, out, sleep) as look:
+    who = _who(setup)
+    with _shown(setup.spec.name, who, video, pace, out, sleep) as look:
         watched = Watched(setup.mdp, look)
         rollout = setup.rollout(watched, matches=1)
         results = play_out(rollout, setup.seat)
         if not results:
             raise MDPError(f"the match failed: {rollout.first_failure}")
     result = results[0]
+    if who and (video is not None or not out.is_terminal):
+        out.print(who, markup=False, soft_wrap=True)
     out.print(", ".join(f"{name} {value:g}" for name, value in result.items()), markup=False, soft_wrap=True)
     if video is not None:
         out.print(f"recorded {watched.steps + 1} frames to {video}", markup=False, soft_wrap=True)
@@ -72,7 +76,7 @@ def play(
 
 @contextmanager
 def _shown(
-    game: str, video: Path | None, fps: float, console: Console, sleep: Callable[[float], None]
+    game: str, who: str, video: Path | None, fps: float, console: Console, sleep: Callable[[float], None]
 ) -> Iterator[Look]:
     """Where the match is looked at: a video, the terminal, or nowhere."""
     if video is not None:
@@ -82,15 +86,27 @@ def _shown(
         # The alternate screen: whatever happens, the terminal is as it was afterwards.
         with Live(console=console, screen=True, auto_refresh=False) as live:
             pacing = _Pacing(fps, sleep)
+            last = Text()
 
             def look(match: Any) -> None:
-                picture = Text.from_ansi(_text(match, game), no_wrap=True, overflow="crop", end="")
-                live.update(picture, refresh=True)
+                nonlocal last
+                lines = f"{who}\n{_text(match, game)}" if who else _text(match, game)
+                last = Text.from_ansi(lines, no_wrap=True, overflow="crop", end="")
+                live.update(last, refresh=True)
                 pacing.wait()
 
             yield look
+        console.print(last)
     else:
         yield lambda match: None
+
+
+def _who(setup: Setup) -> str:
+    """Which seat the policy plays, where there are several."""
+    if len(setup.spec.seats) == 1:
+        return ""
+    name = setup.spec.seats[setup.seat].name
+    return f"{setup.policy} plays seat {setup.seat}" + (f", {name}" if name != "player" else "")
 
 
 def _busy(console: Console, what: str) -> AbstractContextManager[Any]:

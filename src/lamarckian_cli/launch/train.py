@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import signal
-import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from lamarckian_cli.errors import LamarckError, RunError
@@ -17,6 +12,7 @@ from lamarckian_cli.launch.display import Display, PolicyProgress, Progress
 from lamarckian_cli.launch.job import Job
 from lamarckian_cli.launch.runfolder import RunFolder
 from lamarckian_cli.launch.settings import Budget
+from lamarckian_cli.launch.signals import Stop
 from lamarckian_cli.launch.summary import Totals, summarize
 
 POLL_S = 0.2
@@ -32,23 +28,29 @@ def train(job: Job, *, json_output: bool) -> dict[str, Any]:
     with stop.on_signals():
         if job.resume is not None:
             _refuse_if_over(job)
-        folder = _folder(job)
+        with stop.put_off():
+            folder = _folder(job)
         session = Session(job, folder, stop, quiet=json_output)
         try:
             summary = session.run()
         except BaseException as error:
-            if job.resume is None and not folder.has_checkpoint():
-                folder.discard()  # it never got going: nothing half-written stays
-            elif isinstance(error, KeyboardInterrupt):
-                folder.finish("interrupted")
-            else:
-                reason = str(error) if isinstance(error, LamarckError) else f"{type(error).__name__}: {error}"
-                folder.finish("failed", reason)
+            with stop.put_off():
+                _give_up(job, folder, error)
             raise
-        folder.finish("interrupted" if stop.interrupted else "finished")
-    if stop.interrupted:
+        folder.finish("interrupted" if session.interrupted else "finished")
+    if session.interrupted:
         raise KeyboardInterrupt
     return summary
+
+
+def _give_up(job: Job, folder: RunFolder, error: BaseException) -> None:
+    if job.resume is None and not folder.has_checkpoint():
+        folder.discard()  # it never got going: nothing half-written stays
+    elif isinstance(error, KeyboardInterrupt):
+        folder.finish("interrupted")
+    else:
+        reason = str(error) if isinstance(error, LamarckError) else f"{type(error).__name__}: {error}"
+        folder.finish("failed", reason)
 
 
 def _folder(job: Job) -> RunFolder:
@@ -56,36 +58,6 @@ def _folder(job: Job) -> RunFolder:
     if job.resume is not None:
         return RunFolder.open(job.resume, lock=True, command=command, keep_checkpoints=keep)
     return RunFolder.create(Path(job.run.dir), job.config, command, keep_checkpoints=keep)
-
-
-class Stop:
-    """Whether a signal asked to stop."""
-
-    def __init__(self) -> None:
-        self.event = threading.Event()
-
-    @property
-    def interrupted(self) -> bool:
-        return self.event.is_set()
-
-    @contextlib.contextmanager
-    def on_signals(self) -> Iterator[None]:
-        """The first SIGINT or SIGTERM asks to stop; a second one while stopping interrupts at once."""
-
-        def ask(number: int, frame: FrameType | None) -> None:
-            if self.event.is_set():
-                raise KeyboardInterrupt
-            self.event.set()
-
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
 
 class Session:
@@ -119,10 +91,16 @@ class Session:
             raise KeyboardInterrupt  # before anything was learned: there is nothing to sum up
         return self._summarize()
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether a signal ended the run before its budget did."""
+        return self.stop.interrupted and not self._over()
+
     # -------------------------------------------------------------- the two kinds of cluster
 
     def _run_inproc(self, state: dict[str, Any] | None) -> None:
-        from lamarckian_cli.launch.inproc import InprocTraining
+        with self.stop.put_off():  # torch aborts the process where an exception interrupts its import
+            from lamarckian_cli.launch.inproc import InprocTraining
 
         training = InprocTraining(self.job, self.stop.event)
         if state is not None:
@@ -290,8 +268,7 @@ class Session:
             )
         )
         self.folder.write_summary(summary)
-        reason = "" if self.stop.interrupted else end_reached(self.job.budget, counters)
-        self.display.finish(self.folder.path, self.stop.interrupted, reason)
+        self.display.finish(self.folder.path, self.interrupted, end_reached(self.job.budget, counters))
         return {"run": str(self.folder.path), **summary}
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from lamarckian_cli.errors import ConfigError, MDPError, MissingPackage, RunError
+from lamarckian_cli.errors import ConfigError, MDPError, MissingPackage, RunError, pip_install
 
 SUFFIXES = (".mp4", ".gif")
 GIF_SHORTEST_MS = 20  # viewers take anything shorter for a mistake, and show it slowly
@@ -33,7 +33,7 @@ def check_video(path: Path) -> None:
     for module in modules:
         if find_spec(module) is None:
             package = {"PIL": "pillow"}.get(module, module.replace("_", "-"))
-            raise MissingPackage(f"a video needs {package}, which is not installed: pip install {package}")
+            raise MissingPackage(f"a video needs {package}, which is not installed: {pip_install(package)}")
     if path.suffix.lower() == ".mp4":
         _check_ffmpeg()
 
@@ -79,7 +79,7 @@ def _check_ffmpeg() -> None:
         imageio_ffmpeg.get_ffmpeg_exe()
     except RuntimeError as error:
         raise MissingPackage(
-            "an .mp4 needs ffmpeg, and there is none: pip install --force-reinstall imageio-ffmpeg, "
+            f"an .mp4 needs ffmpeg, and there is none: {pip_install('--force-reinstall imageio-ffmpeg')}, "
             "or record a .gif"
         ) from error
 

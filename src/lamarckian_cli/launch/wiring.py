@@ -8,14 +8,17 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hydra.core.utils import JobReturn
 from omegaconf import DictConfig
 
 from lamarckian_cli.config import compose
 from lamarckian_cli.config.build import build, build_as, unknown_key
-from lamarckian_cli.config.callbacks import remove_if_empty
+from lamarckian_cli.config.callbacks import failure, remove_if_empty
+from lamarckian_cli.config.folders import expand_home
 from lamarckian_cli.config.resume import resume_target, resumed_config
 from lamarckian_cli.config.values import convert, shown
 from lamarckian_cli.errors import ConfigError, RunError
@@ -39,23 +42,38 @@ KEYS = (
 )
 
 
-def run_train(arguments: Sequence[str], *, json_output: bool = False) -> list[dict[str, Any]]:
-    """Do what `lamarck train ARGUMENTS` asks; the summaries of the jobs that ran here."""
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """How a job ended: what it came to, or the error."""
+
+    summary: dict[str, Any] = field(default_factory=dict)
+    error: Exception | None = None
+    overrides: tuple[str, ...] | None = None  # of a job of a sweep
+
+
+def run_train(arguments: Sequence[str], *, json_output: bool = False) -> list[Ended]:
+    """Do what `lamarck train ARGUMENTS` asks; how its jobs ended.
+
+    What ends a single job is raised; of a sweep, what keeps its jobs from being run.
+    """
     command_line = ("lamarck", "train", *arguments)
+    arguments = expand_home(arguments)
     folder = resume_target(arguments)
     if folder is not None:
         return _run_resumed(folder, arguments, command_line, json_output)
     task = TrainTask(command_line, json_output)
     try:
-        compose.run_hydra(task, arguments, program="lamarck train")
+        jobs = compose.run_hydra(task, arguments, program="lamarck train")
     except Stopped as stopped:
         raise stopped.error from stopped.error.__cause__
-    return task.summaries
+    if task.summary is not None and not jobs:
+        return [Ended(summary=task.summary)]
+    return [_ended(job) for job in jobs]
 
 
 def job_of(overrides: Sequence[str]) -> Job:
     """The job that `lamarck train OVERRIDES` would run; nothing is started or written."""
-    return build_job(compose.compose(overrides), command_line=("lamarck", "train", *overrides))
+    return build_job(compose.compose(expand_home(overrides)), command_line=("lamarck", "train", *overrides))
 
 
 def build_job(config: DictConfig, *, command_line: Sequence[str] = (), resume: Path | None = None) -> Job:
@@ -80,9 +98,9 @@ def build_job_from(
     seed = convert(values.get("seed"), int, "seed")
     if seed < 0:
         raise ConfigError(f"seed is {seed}; it must be 0 or more")
-    run = build_as(Run, values.get("run") or {}, "run")
-    if not run.dir.strip():
-        raise ConfigError(f"run.dir is {run.dir!r}; give a folder, or leave it out")
+    run = values.get("run") or {}
+    if isinstance(run, dict) and not str(run.get("dir") or "").strip():
+        raise ConfigError(f"run.dir is {shown(run.get('dir'))}; give a folder, or leave it out")
     env = MDPFactory(spec=values["env"])
     env.check()
     return Job(
@@ -94,7 +112,7 @@ def build_job_from(
         budget=build_as(Budget, values.get("budget") or {}, "budget"),
         cluster=build_as(Cluster, values.get("cluster") or {}, "cluster"),
         evaluation=build_as(Evaluation, values.get("evaluation") or {}, "evaluation"),
-        run=run,
+        run=build_as(Run, run, "run"),
         config=values,
         command_line=tuple(command_line),
         resume=resume,
@@ -115,7 +133,7 @@ class TrainTask:
     def __init__(self, command_line: Sequence[str], json_output: bool) -> None:
         self.command_line = tuple(command_line)
         self.json_output = json_output
-        self.summaries: list[dict[str, Any]] = []
+        self.summary: dict[str, Any] | None = None  # of the last job that ran here
 
     def __call__(self, config: DictConfig) -> float | None:
         """Train, and return the best return, which is what a sweeper maximises."""
@@ -125,6 +143,7 @@ class TrainTask:
             if several:
                 self._enter_sweep(config, folder)
             job = build_job(config, command_line=self.command_line)
+            config.run.dir = job.run.dir  # resolved: outside of the task there is nothing to resolve it by
             summary = start(job, json_output=self.json_output)
         except Exception as error:
             if several:
@@ -132,9 +151,7 @@ class TrainTask:
             raise Stopped(error) from error
         finally:
             remove_if_empty(folder)
-        if several:
-            summary = {"overrides": compose.task_overrides(), **summary}
-        self.summaries.append(summary)
+        self.summary = summary
         best = summary.get("best_return")
         return float(best) if best is not None else None
 
@@ -147,6 +164,16 @@ class TrainTask:
             print(f"job {folder.name}: {' '.join(overrides)}", file=sys.stderr)
 
 
+def _ended(job: JobReturn) -> Ended:
+    """A job of a sweep, read from its run folder: it may have run in another process."""
+    overrides = tuple(job.overrides or ())
+    error = failure(job)
+    if error is not None or job.cfg is None:
+        return Ended(overrides=overrides, error=error)
+    folder = RunFolder(Path(job.cfg.run.dir))
+    return Ended(overrides=overrides, summary={"run": str(folder.path), **(folder.summary() or {})})
+
+
 def start(job: Job, *, json_output: bool) -> dict[str, Any]:
     """Hand the job to the launcher; imported late, for it brings torch and Ray."""
     from lamarckian_cli.launch.train import train
@@ -156,7 +183,7 @@ def start(job: Job, *, json_output: bool) -> dict[str, Any]:
 
 def _run_resumed(
     folder: Path, arguments: Sequence[str], command_line: Sequence[str], json_output: bool
-) -> list[dict[str, Any]]:
+) -> list[Ended]:
     try:
         folder = find_run(folder)
     except RunError as error:
@@ -167,7 +194,7 @@ def _run_resumed(
     if show is not None:
         print(show, end="")
         return []
-    return [start(job, json_output=json_output)]
+    return [Ended(summary=start(job, json_output=json_output))]
 
 
 def _component(node: Any, key: str, module: str, base: str) -> Any:

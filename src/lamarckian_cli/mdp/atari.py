@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from lamarckian_cli.errors import ConfigError, MDPError, MissingPackage, require
+from lamarckian_cli.errors import ConfigError, MDPError, MissingPackage, pip_install, require
 from lamarckian_cli.mdp.gymnasium_adapter import find_spec, register_atari
 from lamarckian_cli.mdp.picture import picture_text
 from lamarckian_cli.mdp.shrink import Shrink
@@ -308,7 +308,7 @@ def _load_ale_py() -> Any:
         ale = importlib.import_module("ale_py")
     except ModuleNotFoundError as error:
         raise MissingPackage(
-            f"Atari games need {error.name}, which is not installed (pip install ale-py)"
+            f"Atari games need {error.name}, which is not installed ({pip_install('ale-py')})"
         ) from error
     ale.ALEInterface.setLoggerMode(ale.LoggerMode.Error)
     return ale

@@ -19,6 +19,7 @@ from __future__ import annotations
 import inspect
 import random
 from collections.abc import Coroutine, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -81,7 +82,7 @@ class Broadside:
     def describe(self) -> MDPSpec:
         return MDPSpec(
             name="broadside",
-            seats=(SEAT, SEAT),
+            seats=(replace(SEAT, name="left ship"), replace(SEAT, name="right ship")),
             builtin_seats=(0, 1),
             results=("score_self", "score_enemy", "win"),
         )

@@ -21,7 +21,7 @@ import gymnasium
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
-from lamarckian_cli.errors import ConfigError, MDPError, MissingPackage, require
+from lamarckian_cli.errors import ConfigError, MDPError, MissingPackage, pip_install, require
 from lamarckian_cli.mdp.picture import picture_text
 from lamarckian_cli.mdp.spaces import decoder, encoder
 from lamarckian_cli.records import (
@@ -282,7 +282,8 @@ def make_env(id: str, kwargs: Mapping[str, Any] | None = None, *, render: bool =
             warnings.simplefilter("ignore", DeprecationWarning)
             return gymnasium.make(spec, disable_env_checker=True, **arguments)
     except gymnasium.error.DependencyNotInstalled as error:
-        raise MissingPackage(f"env.id={id} needs a package that is not installed: {error}") from error
+        told = str(error).replace("pip install ", pip_install(""))
+        raise MissingPackage(f"env.id={id} needs a package that is not installed: {told}") from error
     except ModuleNotFoundError as error:
         raise _missing_module(id, error) from error
     except (gymnasium.error.Error, TypeError) as error:
@@ -313,7 +314,7 @@ def find_spec(id: str) -> EnvSpec:
 def register_atari() -> None:
     """Make the ALE ids known. Raises MissingPackage without ale-py."""
     if importlib.util.find_spec("ale_py") is None:
-        raise MissingPackage("Atari games need ale-py, which is not installed (pip install ale-py)")
+        raise MissingPackage(f"Atari games need ale-py, which is not installed ({pip_install('ale-py')})")
     gymnasium.register_envs(importlib.import_module("ale_py"))
 
 
@@ -321,7 +322,7 @@ def _missing_module(id: str, error: ModuleNotFoundError) -> MissingPackage:
     known = {"Box2D": "'gymnasium[box2d]'", "mujoco": "'gymnasium[mujoco]'"}
     package = known.get(str(error.name), str(error.name).partition(".")[0])
     return MissingPackage(
-        f"env.id={id} needs the module {error.name!r}, which is not installed (pip install {package})"
+        f"env.id={id} needs the module {error.name!r}, which is not installed ({pip_install(package)})"
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from lamarckian_cli.errors import ConfigError, LamarckError, MDPError, MissingPackage
+from lamarckian_cli.errors import ConfigError, LamarckError, MDPError, MissingPackage, pip_install
 from lamarckian_cli.mdp.gymnasium_adapter import SEED_MAX, info_numbers
 from lamarckian_cli.mdp.picture import picture_text
 from lamarckian_cli.mdp.scheduler import Signal
@@ -55,6 +55,7 @@ class PettingZooMDP:
     """
 
     external = False
+    packages = ("pettingzoo",)  # looked for before any process starts
 
     def __init__(
         self,
@@ -113,7 +114,7 @@ class PettingZooMDP:
         except ModuleNotFoundError as error:
             raise MissingPackage(
                 f"env.target={self.target} needs the module {error.name!r}, which is not installed"
-                f" (pip install {str(error.name).partition('.')[0]})"
+                f" ({pip_install(str(error.name).partition('.')[0])})"
             ) from error
         except LamarckError:
             raise

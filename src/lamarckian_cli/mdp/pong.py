@@ -16,6 +16,7 @@ from __future__ import annotations
 import random
 import struct
 from collections.abc import Coroutine, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -75,15 +76,15 @@ class Pong:
         self.max_steps = max_steps
 
     def describe(self) -> MDPSpec:
-        seat = SeatSpec(
+        left = SeatSpec(
             inputs=(self._input(),),
             heads=(DiscreteHead(name="move", n=len(MOVES), names=MOVES),),
             rewards=(RewardHead(name="score"),),
-            name="bat",
+            name="left bat",
         )
         return MDPSpec(
             name="pong",
-            seats=(seat, seat),
+            seats=(left, replace(left, name="right bat")),
             builtin_seats=(0, 1),
             frames_per_step=self.frames_per_step,
             results=("score_self", "score_enemy", "win", "moves"),

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lamarckian_cli.errors import MissingPackage
+from lamarckian_cli.errors import MissingPackage, pip_install
 
 USUAL = ((210, 160), 84)
 WHOLE = 200.0  # the weights of one average add up to 5 along y times 40 along x
@@ -72,7 +72,8 @@ def _load_cv2() -> Any:
         cv2 = importlib.import_module("cv2")
     except ModuleNotFoundError as error:
         raise MissingPackage(
-            "screens of this size need OpenCV, which is not installed (pip install opencv-python-headless)"
+            "screens of this size need OpenCV, which is not installed "
+            f"({pip_install('opencv-python-headless')})"
         ) from error
     cv2.setNumThreads(1)  # an actor has one core
     return cv2

@@ -1,0 +1,74 @@
+"""What the jobs of a sweep came to: a table for people, a document for scripts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lamarckian_cli.cli.failure import report, told
+from lamarckian_cli.cli.output import print_table
+
+if TYPE_CHECKING:
+    from lamarckian_cli.launch.wiring import Ended
+
+
+def sweep_document(jobs: Sequence[Ended]) -> dict[str, Any]:
+    """Each job in its turn: its overrides, and its summary or its `error`."""
+    return {
+        "jobs": [
+            {"overrides": job.overrides, **({"error": told(job.error)} if job.error else job.summary)}
+            for job in jobs
+        ]
+    }
+
+
+def print_sweep(jobs: Sequence[Ended]) -> None:
+    """A row for each job, and which one was best; nothing where there is nothing to compare."""
+    from lamarckian_cli.launch.display import next_commands
+
+    finished = [job for job in jobs if not job.error]
+    if len(jobs) < 2 or not finished:
+        return
+    print_table(
+        ["job", "best return", "last return", "run"],
+        [
+            [_name(job, jobs), job.summary.get("best_return"), job.summary.get("last_return"), _place(job)]
+            for job in jobs
+        ],
+        fold=(0, 3),
+    )
+    best = max(finished, key=_score)
+    if _score(best) > -math.inf:
+        print(f"the best is {_name(best, jobs)}\n  {next_commands(Path(best.summary['run']))[0]}")
+
+
+def report_failures(jobs: Sequence[Ended]) -> int:
+    """Print how many jobs failed and why the first one did; the exit status, 0 where none failed."""
+    failed = [job for job in jobs if job.error]
+    if not failed:
+        return 0
+    first = failed[0]
+    before = f"{len(failed)} of {len(jobs)} jobs failed; {_name(first, jobs)}: " if len(jobs) > 1 else ""
+    assert first.error is not None
+    return report(first.error, before)
+
+
+def _name(job: Ended, jobs: Sequence[Ended]) -> str:
+    """The overrides of a job that not all of them have."""
+    shared = set.intersection(*(set(other.overrides or ()) for other in jobs))
+    return " ".join(word for word in job.overrides or () if word not in shared)
+
+
+def _place(job: Ended) -> str:
+    """Where the job's run is, as it can be typed here; or why there is none."""
+    from lamarckian_cli.launch.display import shown_path
+
+    return f"failed: {told(job.error)}" if job.error else shown_path(Path(job.summary["run"]))
+
+
+def _score(job: Ended) -> float:
+    """The best mean return; the last one where no window of matches was ever full."""
+    found = [job.summary.get(key) for key in ("best_return", "last_return")]
+    return next((float(value) for value in found if value is not None), -math.inf)
