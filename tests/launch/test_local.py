@@ -16,6 +16,8 @@ import pytest
 from lamarckian_cli.errors import ClusterError
 from lamarckian_cli.launch.local import LocalTraining
 from lamarckian_cli.launch.runfolder import RunFolder
+from lamarckian_cli.launch.signals import Stop
+from lamarckian_cli.launch.train import Session
 from lamarckian_cli.launch.wiring import job_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -133,6 +135,16 @@ def test_a_game_that_kills_its_actor_leaves_standard_output_clean(tmp_path):
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("lamarck: actors died 2 times, more than cluster.restart_limit=1")
     assert done.stderr.count("\n") == 1
+
+
+def test_the_clock_runs_from_the_first_update_however_late_it_is_heard_of(tmp_path):
+    job = job_of([*SMALL, f"run.dir={tmp_path / 'run'}"])
+    folder = RunFolder.create(tmp_path / "run", job.config, job.command_line, keep_checkpoints=1)
+    session = Session(job, folder, Stop(), quiet=True)
+    for first_update_at, seconds in [(None, 0.0), (time.time() - 5.0, 5.0)]:
+        session._set_clock(first_update_at)
+        session._tick()
+        assert session.counters.seconds == pytest.approx(seconds, abs=0.5)
 
 
 @pytest.mark.parametrize("after_s", [0.7, 1.5, 3.0])

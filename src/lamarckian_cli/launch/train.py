@@ -135,8 +135,7 @@ class Session:
             self._saved_at = time.monotonic()
             while not self.stop.event.wait(POLL_S):
                 progress = training.progress()
-                if progress["first_update_at"] is None:
-                    self._start_clock()
+                self._set_clock(progress["first_update_at"])
                 self._take_in(progress)
                 self._log()
                 if self._over():
@@ -185,6 +184,13 @@ class Session:
 
     def _start_clock(self) -> None:
         self._began = time.monotonic()
+
+    def _set_clock(self, first_update_at: float | None) -> None:
+        """It runs from the first update on, however late that is heard of."""
+        if first_update_at is None:
+            self._start_clock()
+        elif self._rate_from is None:
+            self._began = time.monotonic() - (time.time() - first_update_at)
 
     def _tick(self) -> None:
         self.counters.seconds = self._earlier_s + time.monotonic() - self._began
