@@ -3,6 +3,7 @@
 import itertools
 import sys
 from collections import defaultdict
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from lamarckian_cli.model.architecture import Architecture
 from lamarckian_cli.model.distribution import ActionDistribution
 from lamarckian_cli.model.flat import FlatParameters
 from lamarckian_cli.model.network import Network
-from lamarckian_cli.records import RUNNING, Weights
+from lamarckian_cli.records import RUNNING, DiscreteHead, Weights
 
 ARCH = Architecture(policy=(8,), critic=())
 T = 5
@@ -228,6 +229,47 @@ def test_what_a_game_does_wrong_is_told_in_its_own_terms(controller, message):
     game = Clockwork(controller=controller)
     with pytest.raises(MDPError, match=message):
         sample(game, {0: recorder(game, 2)}, matches=2, rounds=20)
+
+
+class Masked(Clockwork):
+    """Its mask comes with every state."""
+
+    def __init__(self, mask):
+        super().__init__()
+        self.mask = mask
+
+    def describe(self):
+        spec = super().describe()
+        (seat,) = spec.seats
+        return replace(spec, seats=(replace(seat, heads=(DiscreteHead(name="a", n=3, masked=True),)),))
+
+    def reset(self, seats, seed):
+        match = super().reset(seats, seed)
+        for controller in match.controllers:
+            plain = controller.state
+            controller.state = lambda plain=plain: plain()._replace(masks=(self.mask,))
+        return match
+
+
+@pytest.mark.parametrize(
+    ("mask", "message"),
+    [
+        (np.zeros(3, bool), "seat 0 has no legal choice for head 'a'"),
+        (np.ones(2, bool), r"seat 0 gave head 'a' a mask of shape \[2\]; it has 3 choices"),
+    ],
+)
+def test_a_mask_that_cannot_be_is_refused(mask, message):
+    game = Masked(mask)
+    with pytest.raises(MDPError, match=message):
+        sample(game, {0: recorder(game, 2)}, matches=2, rounds=3)
+
+
+def test_a_mask_may_be_of_numbers():
+    game = Masked([0, 1, 0])
+    _, unrolls = sample(game, {0: recorder(game, 2)}, matches=2, rounds=20)
+    for unroll in unrolls:
+        assert (unroll.actions[0] == 1).all()
+        assert (unroll.masks[0] == [False, True, False]).all()
 
 
 def test_a_match_that_cannot_be_closed_is_counted_and_the_next_one_begins(monkeypatch):

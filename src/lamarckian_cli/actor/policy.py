@@ -72,7 +72,7 @@ class Policy:
             players = self.players
         seen, legal, scripts, _ = zip(*[player.state for player in players], strict=True)
         inputs = self._stack(players, seen)
-        masks = self._masks(legal) if self._masked else self._unmasked
+        masks = self._masks(players, legal) if self._masked else self._unmasked
         buffer = self.buffer
         if buffer is not None:
             slots = None if everyone and len(players) == buffer.slots else _slots_of(players)
@@ -133,7 +133,8 @@ class Policy:
                 )
         return np.array(rows, spec.dtype)
 
-    def _masks(self, legal: tuple[Legal, ...]) -> tuple[np.ndarray | None, ...]:
+    def _masks(self, players: list[Player], legal: tuple[Legal, ...]) -> tuple[np.ndarray | None, ...]:
+        """What each player may do, bool [n, choices] a masked head; MDPError where that is nothing."""
         masks: list[np.ndarray | None] = []
         for i, head in enumerate(self.seat.heads):
             if not isinstance(head, DiscreteHead) or not head.masked:
@@ -141,8 +142,20 @@ class Policy:
                 continue
             mask = np.ones((len(legal), head.n), bool)
             for row, given in enumerate(legal):
-                if given is not None and given[i] is not None:
-                    mask[row] = given[i]
+                if given is None or given[i] is None:
+                    continue
+                if np.shape(given[i]) != (head.n,):
+                    raise MDPError(
+                        f"seat {players[row].seat} gave head {head.name!r} a mask of shape "
+                        f"{list(np.shape(given[i]))}; it has {head.n} choices, so [{head.n}] is expected"
+                    )
+                mask[row] = given[i]
+            nothing = ~mask.any(axis=1)
+            if nothing.any():
+                raise MDPError(
+                    f"seat {players[int(nothing.argmax())].seat} has no legal choice for head {head.name!r}; "
+                    "allow at least one, or give a State with decision=False"
+                )
             masks.append(mask)
         return tuple(masks)
 
