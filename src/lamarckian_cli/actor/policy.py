@@ -142,14 +142,15 @@ class Policy:
                 continue
             mask = np.ones((len(legal), head.n), bool)
             for row, given in enumerate(legal):
-                if given is None or given[i] is None:
+                allowed = None if given is None else given[i]
+                if allowed is None:
                     continue
-                if np.shape(given[i]) != (head.n,):
+                if np.shape(allowed) != (head.n,):
                     raise MDPError(
                         f"seat {players[row].seat} gave head {head.name!r} a mask of shape "
-                        f"{list(np.shape(given[i]))}; it has {head.n} choices, so [{head.n}] is expected"
+                        f"{list(np.shape(allowed))}; it has {head.n} choices, so [{head.n}] is expected"
                     )
-                mask[row] = given[i]
+                mask[row] = allowed
             nothing = ~mask.any(axis=1)
             if nothing.any():
                 raise MDPError(
