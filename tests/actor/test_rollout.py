@@ -189,6 +189,11 @@ class ScalarReward(ClockworkController):
         return 1.0
 
 
+class TooManyRewards(ClockworkController):
+    def reward(self):
+        return (1.0, 1.0, 1.0)
+
+
 class TooFewRewards(ClockworkController):
     def reward(self):
         return (1.0,)
@@ -219,6 +224,7 @@ class Broken(ClockworkController):
     [
         (ScalarReward, r"seat 0: reward\(\) returned 1\.0; it must return 2 numbers.*as in \(1\.0, 1\.0\)"),
         (TooFewRewards, r"seat 0: reward\(\) returned \(1\.0,\); it must return 2 numbers"),
+        (TooManyRewards, r"seat 0: reward\(\) returned \(1\.0, 1\.0, 1\.0\); it must return 2 numbers"),
         (NoOutcome, r"seat 0: act\(\) must return an Outcome"),
         (PlainAct, r"seat 0: act\(\) returned nothing to await; write it as `async def act`"),
         (Quits, r"10 matches in a row.*SystemExit: 3 \(test_rollout\.py, line \d+\)"),
@@ -229,6 +235,39 @@ def test_what_a_game_does_wrong_is_told_in_its_own_terms(controller, message):
     game = Clockwork(controller=controller)
     with pytest.raises(MDPError, match=message):
         sample(game, {0: recorder(game, 2)}, matches=2, rounds=20)
+
+
+class Strided(ClockworkController):
+    def state(self):
+        state = super().state()
+        wide = np.zeros(4, np.float32)
+        wide[::2] = state.inputs[0]
+        return state._replace(inputs=(wide[::2],))
+
+
+class AsList(ClockworkController):
+    def state(self):
+        state = super().state()
+        return state._replace(inputs=(state.inputs[0].tolist(),)) if self.step else state
+
+
+@pytest.mark.parametrize("controller", [Strided, AsList])
+def test_observations_may_lie_in_memory_as_they_like(controller):
+    def taken(controller):
+        game = Clockwork(controller=controller)
+        _, unrolls = sample(game, {0: recorder(game, 3)}, matches=3, rounds=30)
+        return [(u.inputs[0].tolist(), u.reward.tolist()) for u in unrolls]
+
+    assert taken(controller) == taken(ClockworkController)
+
+
+def test_a_restart_begins_the_games_clock_anew():
+    game = Clockwork()
+    rollout, _ = sample(game, {0: recorder(game, 2)}, matches=2, rounds=5)
+    rollout.scheduler.now_s = 7.0
+    rollout.restart(1)
+    assert rollout.scheduler.now_s == 0.0
+    rollout.step()
 
 
 class Masked(Clockwork):
@@ -247,7 +286,9 @@ class Masked(Clockwork):
         match = super().reset(seats, seed)
         for controller in match.controllers:
             plain = controller.state
-            controller.state = lambda plain=plain: plain()._replace(masks=(self.mask,))
+            controller.state = lambda plain=plain: plain()._replace(
+                masks=None if self.mask is None else (self.mask,)
+            )
         return match
 
 
@@ -255,6 +296,7 @@ class Masked(Clockwork):
     ("mask", "message"),
     [
         (np.zeros(3, bool), "seat 0 has no legal choice for head 'a'"),
+        (None, "seat 0 gave no mask for head 'a'; describe\\(\\) says that it is masked"),
         (np.ones(2, bool), r"seat 0 gave head 'a' a mask of shape \[2\]; it has 3 choices"),
     ],
 )

@@ -23,6 +23,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 SKIP_REASONS = {
     "installs everything",
     "installs a package",
+    "needs a shell",
     "names the run that make train printed",
     "takes minutes",
     "run in another page",

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 from lamarckian_cli.errors import RunError
+from lamarckian_cli.launch import signals
 from lamarckian_cli.launch.runfolder import RunFolder
 from lamarckian_cli.launch.signals import Stop
 from lamarckian_cli.launch.train import Session, train
@@ -134,6 +136,22 @@ def test_ctrl_c_before_a_resumed_run_learned_anything_leaves_its_summary(tmp_pat
     assert (run / "summary.json").read_bytes() == before
 
 
+def test_the_last_line_of_the_log_is_what_was_saved(tmp_path, monkeypatch):
+    run = tmp_path / "run"
+    log = Session._log
+
+    def log_and_signal(self):
+        log(self)
+        if self.counters.batches == 3 and not self.stop.interrupted:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(Session, "_log", log_and_signal)
+    with pytest.raises(KeyboardInterrupt):
+        train(job_of([*SMALL, "run.log_every_s=100", f"run.dir={run}"]), json_output=True)
+    folder = RunFolder.open(run)
+    assert folder.rows()[-1]["env_steps"] == folder.summary()["env_steps"]
+
+
 def test_a_run_whose_budget_ends_as_a_signal_comes_has_finished(tmp_path, monkeypatch):
     run = tmp_path / "run"
     save = Session._save
@@ -197,6 +215,14 @@ def test_a_rate_counts_the_session_alone(tmp_path):
     assert after["env_steps_per_s"] == pytest.approx(steps / session_s, rel=0.05)
 
 
+def test_an_interrupt_amid_the_import_system_comes_a_moment_later(monkeypatch):
+    monkeypatch.setattr(signals, "_asked", threading.Event())
+    scope = {"interrupt": signals.interrupt, "frame": sys._getframe}
+    exec(compile("interrupt(2, frame())", "<frozen importlib._bootstrap>", "exec"), scope)
+    with pytest.raises(KeyboardInterrupt):
+        time.sleep(5)
+
+
 def test_an_interrupt_that_an_import_swallowed_is_not_forgotten(tmp_path):
     code = f"""
 import signal, os
@@ -216,3 +242,47 @@ train(job, json_output=True)
     )
     assert "KeyboardInterrupt" in done.stderr
     assert not (tmp_path / "run").exists()
+
+
+PRINTS = """
+import os, subprocess
+from lamarckian_cli.mdp.pong import Pong
+
+class Game(Pong):
+    def reset(self, seats, seed):
+        print("hello")
+        os.write(1, b"hello")
+        subprocess.run(["echo", "hello"])
+        return super().reset(seats, seed)
+"""
+
+
+def test_what_a_game_prints_stays_out_of_the_document(tmp_path):
+    (tmp_path / "chatty.py").write_text(PRINTS)
+    command = [sys.executable, "-m", "lamarckian_cli.cli", "train", *(w for w in SMALL if "env=" not in w)]
+    done = subprocess.run(
+        [*command, "env=pong", "env._target_=chatty.Game", "budget.env_steps=256", "run.dir=run", "--json"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert json.loads(done.stdout)["env_steps"] >= 256
+    assert done.stderr.count("hello") > 2
+
+
+def test_a_run_that_never_got_going_leaves_what_the_user_put_there(tmp_path):
+    run, linked = tmp_path / "run", tmp_path / "linked"
+    run.mkdir()
+    linked.symlink_to(run)
+    job = job_of([*SMALL, f"run.dir={linked}"])
+    folder = RunFolder.create(linked, job.config, ["lamarck"])
+    (run / "notes.txt").write_text("mine")
+    folder.discard()
+    assert [path.name for path in run.iterdir()] == ["notes.txt"]
+    (run / "notes.txt").unlink()
+    RunFolder.create(run, job.config, ["lamarck"]).discard()
+    assert run.is_dir(), "it was there before"
+    RunFolder.create(tmp_path / "new", job.config, ["lamarck"]).discard()
+    assert not (tmp_path / "new").exists()

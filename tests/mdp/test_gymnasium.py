@@ -133,6 +133,34 @@ def test_a_vector_reward_is_as_many_heads():
     assert list(controller.reward()) == [0.0, 1.0]
 
 
+class Reuses(Ladder):
+    """Writes every reward into the same array."""
+
+    def __init__(self, dim, vector):
+        super().__init__(ends_at=1000)
+        self.rewards = np.zeros(dim, np.float32)
+        if vector:
+            self.reward_space = gymnasium.spaces.Box(-1, 1, (dim,), np.float32)
+
+    def step(self, action):
+        seen, _, *rest = super().step(action)
+        self.rewards[:] = self.count
+        return seen, self.rewards, *rest
+
+
+gymnasium.register("Reuses-v0", Reuses)
+
+
+@pytest.mark.parametrize(("dim", "vector"), [(1, False), (3, True)])
+def test_rewards_in_an_array_that_is_used_again_stay_what_they_were(dim, vector):
+    controller = GymnasiumMDP("Reuses-v0", {"dim": dim, "vector": vector}).reset((0,), 0).controllers[0]
+    gained = []
+    for _ in range(3):
+        done(controller.act((0,)))
+        gained.append(controller.reward())
+    assert [list(reward) for reward in gained] == [[1.0] * dim, [2.0] * dim, [3.0] * dim]
+
+
 def test_environments_are_reused_when_matches_close():
     mdp = GymnasiumMDP("CartPole-v1")
     first, second = mdp.reset((0,), 0), mdp.reset((0,), 1)

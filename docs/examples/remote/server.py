@@ -14,7 +14,10 @@ ROUNDS = 20
 async def play(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """One match, to its end or until the player is gone."""
     try:
-        numbers = random.Random(int(await reader.readline()))
+        seed = await reader.readline()
+        if not seed:
+            return
+        numbers = random.Random(int(seed))
         shown, points = numbers.random(), 0
         for left in range(ROUNDS, -1, -1):
             writer.write(f"{shown} {points} {int(left == 0)}\n".encode())

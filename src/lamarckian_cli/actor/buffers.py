@@ -138,7 +138,7 @@ class UnrollBuffer:
 
         def part(array: np.ndarray) -> np.ndarray:
             """[B, steps, ...] of [steps, rows, ...]."""
-            return np.ascontiguousarray(array[:, index].swapaxes(0, 1))
+            return array[:, index].swapaxes(0, 1).copy()
 
         unrolls = Unrolls(
             policy=self.policy,

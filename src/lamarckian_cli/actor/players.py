@@ -92,6 +92,8 @@ def train(controller: Controller, player: Player) -> Generator[Any, Any, None]:
             state = see()
             if outcome is not RUNNING and (outcome.terminated or outcome.truncated):
                 break
+        if len(gained) != len(returns):
+            raise TypeError("rewards and reward heads differ in number")
     except (AttributeError, IndexError, TypeError) as error:
         _explain(error, controller, player)
         raise
@@ -194,3 +196,6 @@ def check_state(seat: SeatSpec, state: State, number: int, game: str) -> None:
         raise MDPError(
             f"{where} gave {len(state.masks)} masks; one a head is expected ({len(seat.heads)}), or None"
         )
+    for head, mask in zip(seat.heads, state.masks or (None,) * len(seat.heads), strict=True):
+        if isinstance(head, DiscreteHead) and head.masked and mask is None and state.decision:
+            raise MDPError(f"{where} gave no mask for head {head.name!r}; describe() says that it is masked")

@@ -102,6 +102,13 @@ class Policy:
         """[n, K] float32."""
         if len(self.seat.rewards) == 1:
             return np.array([player.last[0] for player in players], np.float32)[:, None]
+        heads = len(self.seat.rewards)
+        for player in players:
+            if len(player.last) != heads:
+                raise MDPError(
+                    f"seat {player.seat}: reward() returned {player.last!r}; it must return {heads} numbers, "
+                    "one a reward head"
+                )
         return np.array([player.last for player in players], np.float32)
 
     def _stack(
@@ -117,7 +124,7 @@ class Policy:
                 else:
                     flat = np.array(rows, spec.dtype)
                 stacked.append(flat.reshape(len(rows), *spec.shape))
-            except (ValueError, AttributeError):
+            except (ValueError, TypeError, AttributeError):
                 stacked.append(self._stack_slowly(players, spec, rows))
         return tuple(stacked)
 

@@ -125,6 +125,7 @@ class Rollout:
         for number, policy in enumerate(self.policies):
             policy.reseed(derive_seed(seed, ("policy", number)))
             policy.waiting = []
+        self.scheduler = Scheduler()  # whose clock begins anew too
         self._begun = False
 
     def close(self) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
 
 import typer
 
@@ -22,7 +23,12 @@ def sampling(
         typer.Argument(metavar="[OVERRIDES]...", help="As for `lamarck train`: env=pendulum ..."),
     ] = None,
     seconds: Annotated[
-        float, typer.Option("--seconds", min=1, help="How long to measure, after warm-up.")
+        float,
+        typer.Option(
+            "--seconds",
+            min=1,
+            help="How long to measure; all of it takes half a minute more.",
+        ),
     ] = 30.0,
     json_output: JSON = False,
 ) -> None:
@@ -35,4 +41,14 @@ def sampling(
         print_json(report)
         return
     for result in report["results"]:
-        print_table(["sampling", ""], [[name.replace("_", " "), value] for name, value in result.items()])
+        print_table(["sampling", ""], list(_lines(result)))
+
+
+def _lines(result: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Names and values; what is nested comes in lines of its own."""
+    for name, value in result.items():
+        words = before + name.replace("_", " ")
+        if isinstance(value, Mapping):
+            yield from _lines(value, f"{words}, ")
+        else:
+            yield words, value

@@ -25,7 +25,7 @@ UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 app = typer.Typer(
     name="lamarck",
-    help="Distributed evolutionary reinforcement learning from one command line.",
+    help="Reinforcement learning for games, distributed, from one command line.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -45,10 +45,11 @@ def run() -> int:
     except UsageError as error:
         return _report_usage(error)
     except KeyboardInterrupt:
-        print("lamarck: interrupted", file=sys.stderr)
-        return INTERRUPTED
+        status = INTERRUPTED
     except Exception as error:
         return report(error)
+    if status == INTERRUPTED:  # which Typer makes of Ctrl-C too
+        print("lamarck: interrupted", file=sys.stderr)
     return int(status or 0)
 
 
@@ -76,4 +77,4 @@ def main(
         typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True),
     ] = False,
 ) -> None:
-    """Distributed evolutionary reinforcement learning from one command line."""
+    """Reinforcement learning for games, distributed, from one command line."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
 PIPE_WIDTH = 240  # characters
@@ -14,6 +16,23 @@ PIPE_WIDTH = 240  # characters
 def print_json(document: Any) -> None:
     """One JSON document on standard output; what JSON cannot say (nan, infinity) becomes null."""
     print(json.dumps(_sayable(document), default=str))
+
+
+@contextmanager
+def only_json(wanted: bool) -> Iterator[None]:
+    """Within it, what a game prints goes to standard error where a document is `wanted`."""
+    if not wanted:
+        yield
+        return
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def print_table(

@@ -36,10 +36,12 @@ def evaluate(
     json_output: JSON = False,
 ) -> None:
     """Play a run greedily, print its results."""
-    from lamarckian_cli.cli.output import print_json, print_table
+    from lamarckian_cli.cli.output import only_json, print_json, print_table
+    from lamarckian_cli.launch.display import shown_path
     from lamarckian_cli.launch.evaluate import evaluate as evaluate_run
 
-    report = evaluate_run(run, episodes=episodes, seed=seed, checkpoint=checkpoint, policy=policy)
+    with only_json(json_output):
+        report = evaluate_run(run, episodes=episodes, seed=seed, checkpoint=checkpoint, policy=policy)
     if json_output:
         print_json(report)
         return
@@ -50,7 +52,7 @@ def evaluate(
         ["", *(column.replace("_", " ") for column in columns)],
         [[name, *(row.get(column) for column in columns)] for name, row in rows.items()],
     )
-    line = f"{report['episodes']} matches of {run}"
+    line = f"{report['episodes']} matches of {shown_path(Path(report.get('run', run)))}"
     if report.get("win_rate") is not None:
         line += f", {report['win_rate']:.1%} won"
     print(line)

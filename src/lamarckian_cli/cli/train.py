@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from lamarckian_cli.cli.output import print_json
+from lamarckian_cli.cli.output import only_json, print_json
 from lamarckian_cli.cli.sweep import print_sweep, report_failures, sweep_document
 
 HELP_FLAGS = ("--help", "-h")
@@ -42,7 +42,8 @@ def train(
     words = [w for w in words if w not in OURS]
     from lamarckian_cli.launch.wiring import run_train
 
-    jobs = run_train(words, json_output=json_output)
+    with only_json(json_output):
+        jobs = run_train(words, json_output=json_output)
     sweep = [job for job in jobs if job.overrides is not None]
     if json_output and jobs:
         print_json(sweep_document(sweep) if sweep else jobs[0].summary)

@@ -5,6 +5,7 @@ The table is drawn on a terminal alone; elsewhere nothing is written but the las
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import shutil
@@ -111,7 +112,8 @@ class Display:
 
     def _say(self, line: str) -> None:
         # Not wrapped, and no markup: a command must be there as it is to be typed.
-        self._console.print(line, markup=False, soft_wrap=True)
+        with contextlib.suppress(OSError):  # whoever read has gone; the run is as good without
+            self._console.print(line, markup=False, soft_wrap=True)
 
     def _picture(self) -> RenderableType:
         progress = self.progress

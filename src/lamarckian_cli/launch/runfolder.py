@@ -14,6 +14,7 @@ A run is written by one process and may be read by any.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
@@ -26,7 +27,7 @@ from typing import Any
 from lamarckian_cli.config.folders import user_code
 from lamarckian_cli.errors import RunError
 from lamarckian_cli.launch import checkpoint
-from lamarckian_cli.launch.runlock import RunLock, writer_is_alive
+from lamarckian_cli.launch.runlock import LOCK, RunLock, writer_is_alive
 from lamarckian_cli.metrics import EventsFile, MetricsFile, Row, finite, read_rows
 
 CONFIG, COMMAND, STATE, SUMMARY = "config.yaml", "command.txt", "state.json", "summary.json"
@@ -48,6 +49,7 @@ class RunFolder:
         self._events = EventsFile(path / EVENTS)
         self._best_score: float | None = None
         self._best_known = False
+        self._made = False  # by us, and not by the user
 
     @classmethod
     def create(
@@ -63,8 +65,10 @@ class RunFolder:
                     f"run.dir is {str(path)!r}, which exists and is not empty; give another run.dir, "
                     f"or continue that run with resume={shlex.quote(str(path))}"
                 )
+            made = not path.exists()
             (path / CHECKPOINTS).mkdir(parents=True)
             folder = cls(path, keep_checkpoints=keep_checkpoints, lock=RunLock(path))
+            folder._made = made
         except OSError as error:
             raise RunError(
                 f"run.dir is {str(path)!r}, which cannot be written ({error.strerror or error}); "
@@ -122,9 +126,15 @@ class RunFolder:
             self._lock.release()
 
     def discard(self) -> None:
-        """Remove a run that never got going, with everything in it. For its creator alone."""
+        """Remove a run that never got going; what the user put there stays. For its creator alone."""
         self.close()
-        shutil.rmtree(self.path, ignore_errors=True)
+        for name in (CHECKPOINTS, EVENTS):
+            shutil.rmtree(self.path / name, ignore_errors=True)
+        for name in (METRICS, CONFIG, COMMAND, STATE, SUMMARY, LOCK):
+            (self.path / name).unlink(missing_ok=True)
+        if self._made:
+            with contextlib.suppress(OSError):
+                self.path.rmdir()
 
     # -------------------------------------------------------------- what it says of itself
 

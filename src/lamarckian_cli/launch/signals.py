@@ -8,16 +8,23 @@ import threading
 from collections.abc import Iterator
 from types import FrameType
 
+AGAIN_S = 0.01
+
 _asked = threading.Event()
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
-    """The handler until a job has its own.
+    """The handler until a job has its own: raises KeyboardInterrupt, now or in a moment.
 
-    It also remembers: libraries that are imported meanwhile may swallow the exception.
+    Not now where the import system is at work, in whose callbacks exceptions are lost. It also
+    remembers: a library that is being imported may swallow what is raised.
     """
     _asked.set()
-    raise KeyboardInterrupt
+    if frame is not None and frame.f_code.co_filename.startswith("<frozen importlib"):
+        signal.signal(signal.SIGALRM, interrupt)
+        signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
+    else:
+        raise KeyboardInterrupt
 
 
 class Stop:

@@ -77,6 +77,7 @@ class Session:
         self._earlier_batches = 0  # ... and what they learned from
         self._rate_from: tuple[int, float] | None = None  # env steps and seconds that rates count from
         self._logged_at = 0.0
+        self._logged_env_steps = 0
         self._saved_at = 0.0
 
     def run(self) -> dict[str, Any]:
@@ -89,6 +90,8 @@ class Session:
                 self._run_local(state)
         if self.stop.interrupted and self.counters.batches <= self._earlier_batches:
             raise KeyboardInterrupt  # before anything was learned: there is nothing to sum up
+        if self.counters.env_steps != self._logged_env_steps:
+            self._log()  # what a signal cut short
         return self._summarize()
 
     @property
@@ -224,8 +227,8 @@ class Session:
             and not self.stop.interrupted
         ):
             return
-        self._logged_at = now
         counters = self.counters
+        self._logged_at, self._logged_env_steps = now, counters.env_steps
         means = {name: counters.means(name) for name in counters.recent}
         several = len(means) > 1
         self.folder.log(

@@ -20,6 +20,8 @@ if TYPE_CHECKING:  # hyperparameters are checked where torch is not needed, and 
     from lamarckian_cli.model.distribution import ActionDistribution
     from lamarckian_cli.model.network import Outputs
 
+BATCH_MAX = 2**28  # env steps
+
 
 class EstimateInputs(NamedTuple):
     """A batch in time order, valued by the current network. T steps, B unrolls, K reward heads."""
@@ -94,7 +96,7 @@ class Algorithm(ABC):
     precision: str = "auto"  # fp32, bf16, or auto: bf16 where the processor multiplies it natively
 
     def __post_init__(self) -> None:
-        require(self.lr > 0, "algo.lr", self.lr, "it must be above 0 (5e-4 suits most games)")
+        require(0 < self.lr <= 10, "algo.lr", self.lr, "it must lie in (0, 10] (5e-4 suits most games)")
         require(
             self.lr_schedule in ("constant", "linear"),
             "algo.lr_schedule",
@@ -108,6 +110,12 @@ class Algorithm(ABC):
             "algo.batch_size",
             self.batch_size,
             f"it must be a multiple of algo.unroll ({self.unroll})",
+        )
+        require(
+            self.batch_size <= BATCH_MAX,
+            "algo.batch_size",
+            self.batch_size,
+            f"it must be at most {BATCH_MAX} env steps (8192 suits most games)",
         )
         require(self.reuse >= 1, "algo.reuse", self.reuse, "it must be at least 1")
         if self.minibatch_size is not None:

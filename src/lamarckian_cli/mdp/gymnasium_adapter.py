@@ -87,6 +87,7 @@ class GymnasiumMDP:
         heads, self.decode = decoder(env.action_space, id, action_limit, names)
         reward_space = getattr(env.unwrapped, "reward_space", None)
         self.reward_heads = 1 if reward_space is None else int(np.prod(reward_space.shape))
+        self.many_rewards = self.reward_heads > 1  # rewards come as an array
         rewards = tuple(RewardHead(name=f"reward_{index}") for index in range(self.reward_heads))
         if reward_space is None:
             rewards = (RewardHead(),)
@@ -134,7 +135,9 @@ class GymnasiumMDP:
             for _ in range(PROBE_STEPS):
                 ended = controller.play(match.env.action_space.sample())
                 self._inspect(controller.state(), "step()")
-                if len(controller.reward()) != self.reward_heads:
+                if np.shape(controller.reward()) == (1, 1):  # no number, but an array of one
+                    self.many_rewards = True
+                elif len(controller.reward()) != self.reward_heads:
                     raise MDPError(
                         f"{self.id}, seat 0: step() returned {len(controller.reward())} rewards; "
                         f"its reward_space has {self.reward_heads}"
@@ -197,7 +200,7 @@ class GymnasiumController:
         self._id = mdp.id
         self._encode = mdp.encode
         self._decode = mdp.decode
-        self._many = mdp.reward_heads > 1
+        self._many = mdp.many_rewards
         self._step: Callable[[Any], Any] = env.step
         self._reward: Any = (0.0,) * mdp.reward_heads
         observation, self._info = env.reset(seed=seed)
@@ -225,7 +228,8 @@ class GymnasiumController:
         return self._end(terminated, info) if terminated or truncated else RUNNING
 
     def reward(self) -> Sequence[float]:
-        return self._reward if self._many else (self._reward,)
+        # A copy: some environments write the next rewards into the same array.
+        return tuple(self._reward) if self._many else (self._reward,)
 
     def result(self) -> dict[str, float]:
         """The numbers of the last step's `info`."""

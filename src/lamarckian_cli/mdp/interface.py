@@ -36,7 +36,10 @@ class Controller(Protocol):
         """Play `action` (None on a step without decision); done when the player may act again."""
 
     def reward(self) -> Sequence[float]:
-        """K rewards that the last `act` brought, one for each reward head."""
+        """K rewards that the last `act` brought, one for each reward head.
+
+        Whoever asks keeps the sequence: an array that is written anew later must be copied.
+        """
 
     def result(self) -> dict[str, float]:
         """What the game reports of this player at the end, beside the return."""
