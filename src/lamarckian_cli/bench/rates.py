@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import signal
 import statistics
 import subprocess
@@ -216,10 +217,12 @@ def _run(awaitable: Any) -> Any:
 def main() -> None:
     """Answer the questions of a RatesOnEveryCore until it closes standard input."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever asks ends this process
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # a game may print
     rates = Rates(job_of(json.loads(sys.stdin.readline())))
-    print(json.dumps({"precision": "bf16" if rates.learner.bf16 else "fp32"}), flush=True)
+    print(json.dumps({"precision": "bf16" if rates.learner.bf16 else "fp32"}), file=answers, flush=True)
     for line in sys.stdin:
-        print(json.dumps(rates.measure(json.loads(line))), flush=True)
+        print(json.dumps(rates.measure(json.loads(line))), file=answers, flush=True)
     rates.close()
 
 

@@ -34,9 +34,10 @@ def sampling(
 ) -> None:
     """Env steps per second that the learner takes in, and what this machine could do at best."""
     from lamarckian_cli.bench.sampling import measure_sampling
-    from lamarckian_cli.cli.output import print_json, print_table
+    from lamarckian_cli.cli.output import only_json, print_json, print_table
 
-    report = measure_sampling(overrides or [], seconds=seconds)
+    with only_json(json_output):
+        report = measure_sampling(overrides or [], seconds=seconds)
     if json_output:
         print_json(report)
         return
