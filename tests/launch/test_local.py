@@ -113,7 +113,7 @@ def test_sigterm_saves_as_ctrl_c_does(tmp_path):
         _, err = process.communicate(timeout=60)
     finally:
         process.kill()
-    assert (process.returncode, err) == (130, "")
+    assert (process.returncode, err) == (130, "lamarck: interrupted\n")
     assert RunFolder.open(run).state == "interrupted"
 
 

@@ -268,7 +268,7 @@ def test_running_moments_equal_those_of_all_rows():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"lr": -1.0}, r"algo\.lr is -1\.0; it must be above 0"),
+        ({"lr": -1.0}, r"algo\.lr is -1\.0; it must lie in \(0, 10\]"),
         ({"unroll": 0}, r"algo\.unroll is 0; it must be at least 1"),
         ({"batch_size": 50}, r"algo\.batch_size is 50; it must be a multiple of algo\.unroll \(8\)"),
         ({"minibatch_size": 7}, r"algo\.minibatch_size is 7; it must divide"),
