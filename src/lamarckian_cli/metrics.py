@@ -68,6 +68,12 @@ def read_rows(path: Path) -> Iterator[dict[str, Any]]:
                 yield row
 
 
+def env_steps_of(row: Row) -> float:
+    """Of a row or a summary; what a damaged file may hold in place of a number counts as none."""
+    steps = row.get("env_steps")
+    return steps if isinstance(steps, int | float) else 0
+
+
 def last_row(path: Path, tail_bytes: int = 16384) -> dict[str, Any]:
     """The newest whole row, read from the file's end; empty if there is none."""
     try:

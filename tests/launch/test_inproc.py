@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -217,8 +218,8 @@ def test_a_rate_counts_the_session_alone(tmp_path):
 
 def test_an_interrupt_amid_the_import_system_comes_a_moment_later(monkeypatch):
     monkeypatch.setattr(signals, "_asked", threading.Event())
-    scope = {"interrupt": signals.interrupt, "frame": sys._getframe}
-    exec(compile("interrupt(2, frame())", "<frozen importlib._bootstrap>", "exec"), scope)
+    importing = SimpleNamespace(f_code=SimpleNamespace(co_filename="<frozen importlib._bootstrap>"))
+    signals.interrupt(signal.SIGINT, importing)
     with pytest.raises(KeyboardInterrupt):
         time.sleep(5)
 

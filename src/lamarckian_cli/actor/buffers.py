@@ -102,7 +102,7 @@ class UnrollBuffer:
 
     def record_scripted(self, places: Places, scripted: list[int]) -> None:
         """A script chose, not the policy, at those of `places` that `scripted` counts off."""
-        decided = np.ones(len(self._flat_decided[places]), bool)
+        decided = self._flat_decided[places]
         decided[scripted] = False
         self._flat_decided[places] = decided
 

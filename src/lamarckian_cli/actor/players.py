@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from lamarckian_cli.actor.policy import Policy
+from lamarckian_cli.actor.policy import Policy, wrong_reward
 from lamarckian_cli.errors import MDPError
 from lamarckian_cli.mdp.interface import Controller
 from lamarckian_cli.mdp.scheduler import Task
@@ -69,23 +69,22 @@ def train(controller: Controller, player: Player) -> Generator[Any, Any, None]:
             if state.decision:
                 player.state = state
                 awaited = act((yield player))
-                way: Any = awaited if type(awaited) is CoroutineType else awaited.__await__()
-                outcome = yield from way
-                gained = reward()
-                returns[0] += gained[0]
+            else:
+                awaited = act(None)
+            way: Any = awaited if type(awaited) is CoroutineType else awaited.__await__()
+            outcome = yield from way
+            gained = reward()
+            returns[0] += gained[0]
+            if state.decision:
                 steps += 1
                 if early is None:
                     player.last = gained
                 else:
                     player.last, early = _sum(early, gained), None
+            elif steps:
+                player.last = _sum(player.last, gained)
             else:
-                outcome = yield from act(None).__await__()
-                gained = reward()
-                returns[0] += gained[0]
-                if steps:
-                    player.last = _sum(player.last, gained)
-                else:
-                    early = gained if early is None else _sum(early, gained)
+                early = gained if early is None else _sum(early, gained)
             if several:
                 for k in range(1, len(returns)):
                     returns[k] += gained[k]
@@ -121,10 +120,7 @@ def _explain(error: Exception, controller: Controller, player: Player) -> None:
         ) from error
     gained = controller.reward()
     if not isinstance(gained, Sequence | np.ndarray) or np.shape(gained) != (heads,):
-        raise MDPError(
-            f"{where}: reward() returned {gained!r}; it must return {heads} number"
-            f"{'s' if heads > 1 else ''}, one a reward head, as in {(1.0,) * heads}"
-        ) from error
+        raise wrong_reward(player, gained) from error
 
 
 async def spar(controller: Controller, player: Player) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -102,13 +102,9 @@ class Policy:
         """[n, K] float32."""
         if len(self.seat.rewards) == 1:
             return np.array([player.last[0] for player in players], np.float32)[:, None]
-        heads = len(self.seat.rewards)
         for player in players:
-            if len(player.last) != heads:
-                raise MDPError(
-                    f"seat {player.seat}: reward() returned {player.last!r}; it must return {heads} numbers, "
-                    "one a reward head"
-                )
+            if len(player.last) != len(self.seat.rewards):
+                raise wrong_reward(player, player.last)
         return np.array([player.last for player in players], np.float32)
 
     def _stack(
@@ -166,6 +162,15 @@ class Policy:
                 )
             masks.append(mask)
         return tuple(masks)
+
+
+def wrong_reward(player: Player, gained: Any) -> MDPError:
+    """What to say of a reward() that is not one number a reward head."""
+    heads = len(player.policy.seat.rewards)
+    return MDPError(
+        f"seat {player.seat}: reward() returned {gained!r}; it must return {heads} number"
+        f"{'s' if heads > 1 else ''}, one a reward head, as in {(1.0,) * heads}"
+    )
 
 
 def _slots_of(players: list[Player]) -> np.ndarray:

@@ -24,11 +24,7 @@ def sampling(
     ] = None,
     seconds: Annotated[
         float,
-        typer.Option(
-            "--seconds",
-            min=1,
-            help="How long to measure; all of it takes half a minute more.",
-        ),
+        typer.Option("--seconds", min=1, help="How long to measure; all of it takes half a minute more."),
     ] = 30.0,
     json_output: JSON = False,
 ) -> None:

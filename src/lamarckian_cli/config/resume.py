@@ -36,7 +36,7 @@ def resume_target(arguments: Sequence[str]) -> Path | None:
             value = value.strip("'\"")
             if not value:
                 raise ConfigError("resume is empty; give the folder of a run, its name in runs/, or last")
-            return Path(value) if value and value.lower() not in ("null", "none") else None
+            return Path(value) if value.lower() not in ("null", "none") else None
     return None
 
 

@@ -23,9 +23,7 @@ from lamarckian_cli.transport.packing import pack_unrolls, unpack_weights
 
 WAIT_S = 0.2  # how long a wait lasts before it is looked whether to stop
 PATIENCE_S = 1.0  # how long an actor that is ahead of the learner waits for new weights
-BEHIND_LEARNER = (
-    4  # niceness: where cores are short the learner goes first, and what it learns from is fresher
-)
+BEHIND_LEARNER = 4  # niceness: where cores are short the learner goes first, so its data is fresher
 CAPACITY = 1  # messages under way: more would only grow stale
 
 

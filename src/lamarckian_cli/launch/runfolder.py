@@ -28,7 +28,7 @@ from lamarckian_cli.config.folders import user_code
 from lamarckian_cli.errors import RunError
 from lamarckian_cli.launch import checkpoint
 from lamarckian_cli.launch.runlock import LOCK, RunLock, writer_is_alive
-from lamarckian_cli.metrics import EventsFile, MetricsFile, Row, finite, read_rows
+from lamarckian_cli.metrics import EventsFile, MetricsFile, Row, env_steps_of, finite, read_rows
 
 CONFIG, COMMAND, STATE, SUMMARY = "config.yaml", "command.txt", "state.json", "summary.json"
 METRICS, EVENTS, CHECKPOINTS = "metrics.jsonl", "tensorboard", "checkpoints"
@@ -228,7 +228,7 @@ class RunFolder:
         self._events.close()
         path = self.path / METRICS
         if path.exists():
-            rows = [row for row in read_rows(path) if _steps(row) <= env_steps]
+            rows = [row for row in read_rows(path) if env_steps_of(row) <= env_steps]
             _write_text(path, "".join(json.dumps(finite(row)) + "\n" for row in rows))
         self._events = EventsFile(self.path / EVENTS, purge_env_steps=env_steps + 1)
         best = self.path / CHECKPOINTS / BEST
@@ -358,12 +358,6 @@ def _write_text(path: Path, text: str) -> None:
 
 def _write_json(path: Path, record: Mapping[str, Any]) -> None:
     _write_text(path, json.dumps(finite(record), indent=2) + "\n")
-
-
-def _steps(row: Mapping[str, Any]) -> float:
-    """Of a line of metrics; a damaged one counts as none."""
-    steps = row.get("env_steps")
-    return steps if isinstance(steps, int | float) else 0
 
 
 def _link(source: Path, target: Path) -> None:

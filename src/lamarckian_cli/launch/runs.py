@@ -21,7 +21,7 @@ from lamarckian_cli.launch.runfolder import (
     RunFolder,
     read_json,
 )
-from lamarckian_cli.metrics import last_row
+from lamarckian_cli.metrics import env_steps_of, last_row
 
 DEPTH = 3  # a sweep's jobs are in multirun/DAY/JOB
 
@@ -77,12 +77,7 @@ def _last_return(source: dict[str, Any]) -> Any:
 
 def _at_least(summary: dict[str, Any], row: dict[str, Any]) -> bool:
     """Whether the summary is as new as the last row; a resumed run that was killed has an old one."""
-    return bool(summary) and _count(summary.get("env_steps")) >= _count(row.get("env_steps"))
-
-
-def _count(value: Any) -> float:
-    """What a damaged file may hold in place of a number counts as none."""
-    return value if isinstance(value, int | float) else 0
+    return bool(summary) and env_steps_of(summary) >= env_steps_of(row)
 
 
 def _run_folders(roots: list[Path]) -> Iterator[Path]:

@@ -21,12 +21,12 @@ def pack_unrolls(unrolls: Unrolls, results: list[MatchResult]) -> Message:
     plain = [getattr(unrolls, name) for name in _PLAIN]
     return Message(
         UNROLLS,
-        {"policy": unrolls.policy, "results": [_plain(r) for r in results]},
+        {"policy": unrolls.policy, "results": [_as_dict(r) for r in results]},
         (*unrolls.inputs, *masks, *unrolls.actions, *unrolls.final_inputs, *plain),
     )
 
 
-def _plain(result: MatchResult) -> dict[str, Any]:
+def _as_dict(result: MatchResult) -> dict[str, Any]:
     # dataclasses.asdict would copy what is only read here
     return {name: getattr(result, name) for name in _RESULT}
 
