@@ -31,11 +31,13 @@ class Place:
         self.scheme, self.folder, self.keys, self._stack = scheme, folder, keys, stack
 
     def uri(self, name: str) -> str:
+        scheme = "ipc" if self.scheme == "shm" and name.startswith("gather") else self.scheme
         return {
             "inproc": f"inproc://{self.folder.name}-{name}",
+            "shm": f"shm://{self.folder}/{name}",
             "ipc": f"ipc://{self.folder}/{name}",
             "tcp": "tcp://127.0.0.1:0",
-        }[self.scheme]
+        }[scheme]
 
     def receiver(self, uri: str = "", **options: Any) -> Any:
         return self._kept(transport.bind_gather(uri or self.uri("gather"), keys=self.keys, **options))
@@ -84,7 +86,7 @@ def _place(scheme: str, keys: JobKeys | None) -> Iterator[Place]:
         shutil.rmtree(folder)
 
 
-@pytest.fixture(params=["inproc", "ipc", "tcp"])
+@pytest.fixture(params=["inproc", "shm", "ipc", "tcp"])
 def place(request: pytest.FixtureRequest) -> Iterator[Place]:
     """Each implementation in turn; tcp with keys."""
     yield from _place(request.param, JobKeys.make() if request.param == "tcp" else None)

@@ -254,16 +254,21 @@ def test_replayed_weights_are_dropped_and_counted(ipc: Any, weights: Any) -> Non
         raw.send_multipart([peer, b"WELCOME", msgpack.packb({"turn": msgpack.unpackb(values)["turn"]})])
     subscriber = joining.result(0)
     try:
-        unlabelled = encode(Message("weights", {"policy": "main"}))
+        half = Message("weights", {"policy": "main", "version": 6}, (np.zeros(4096, np.float32),))
         for frames in (
-            encode(weights(5)),
-            encode(weights(5)),
-            encode(weights(3)),
-            [b"\xc1"],
-            unlabelled,
-            encode(weights(1, "other")),
+            *_stream(weights(5)),
+            *_stream(weights(5)),
+            *_stream(weights(3)),
+            [b"BEGIN", b"main", b"\xc1"],
+            *_stream(Message("weights", {"policy": "main"}), version=9),
+            *_stream(weights(9), policy="other"),
+            [b"BEGIN", b"main", msgpack.packb([9, encode(weights(9))[0], [10**12], 4096])],
+            [b"PIECE", b"main", b"without a beginning"],
+            _stream(half)[0],
+            [b"PIECE", b"main", b"too short"],
+            *_stream(weights(1, "other")),
         ):
-            raw.send_multipart([peer, b"DATA", b"main", *frames])
+            raw.send_multipart([peer, *frames])
         raw.send_multipart([peer, b"NONSENSE"])
         got: list[Any] = []
         while ("other", 1) not in got:
@@ -271,9 +276,19 @@ def test_replayed_weights_are_dropped_and_counted(ipc: Any, weights: Any) -> Non
             assert messages
             got += [(m.header["policy"], m.header["version"]) for m in messages]
         assert got == [("main", 5), ("other", 1)]
-        assert subscriber.dropped == {"replayed": 2, "garbled": 1, "header": 1}
+        assert subscriber.dropped == {
+            "replayed": 2,
+            "garbled": 1,
+            "header": 2,
+            "oversized": 1,
+            "truncated": 1,
+        }
         # The publisher may go on after each of them: none of them blocks the channel.
-        assert [raw.recv_multipart()[1:] for _ in range(6)] == [[b"TAKEN", b"main"]] * 6
+        answers = [raw.recv_multipart()[1:] for _ in range(5)]
+        assert answers == [
+            [b"TAKEN", policy, msgpack.packb(version)]
+            for policy, version in ((b"main", 5), (b"main", 5), (b"main", 3), (b"main", 6), (b"other", 1))
+        ]
     finally:
         subscriber.close()
 
@@ -286,13 +301,29 @@ def test_subscribers_with_bad_manners_harm_nobody(ipc: Any, weights: Any) -> Non
     raw.send_multipart([b"TAKEN", b"main"])
     raw.send_multipart(_hello(role="weights", seen={"main": "new", "\udc80".encode(errors="replace"): 1}))
     assert raw.recv_multipart()[0] == b"WELCOME"
-    assert raw.recv_multipart()[:2] == [b"DATA", b"main"]
-    for frames in ([b"TAKEN"], [b"TAKEN", b"\xff"], [b"TAKEN", b"unknown"], [b"DATA", b"main"]):
+    assert raw.recv_multipart()[:2] == [b"BEGIN", b"main"]
+    assert raw.recv_multipart()[:2] == [b"PIECE", b"main"]
+    for frames in (
+        [b"TAKEN"],
+        [b"TAKEN", b"\xff"],
+        [b"TAKEN", b"unknown", msgpack.packb(1)],
+        [b"DATA", b"main"],
+    ):
         raw.send_multipart(frames)
     raw.send_multipart(_hello(role="weights", seen=7, turn=2))
     assert raw.recv_multipart()[0] == b"WELCOME"
     assert publisher.dropped == {"garbled": 5}
     assert ipc.subscriber(publisher.uri).wait(ipc.deadline_s)[0].header["version"] == 1
+
+
+def _stream(message: Message, **announced: Any) -> list[list[bytes]]:
+    """A message of weights as a publisher sends it, in one piece an array."""
+    head, *arrays = encode(message)
+    values = {"policy": message.header["policy"], "version": message.header.get("version")} | announced
+    sizes = [memoryview(array).nbytes for array in arrays]
+    policy = values["policy"].encode()
+    begin = [b"BEGIN", policy, msgpack.packb([values["version"], bytes(head), sizes, 1 << 20])]
+    return [begin, *([b"PIECE", policy, bytes(array)] for array in arrays)]
 
 
 @contextmanager

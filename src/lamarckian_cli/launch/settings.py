@@ -39,18 +39,62 @@ class Budget:
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """Where the job runs: `inproc` (one process, deterministic) or `local` (Ray on this machine)."""
+    """Where the job runs.
+
+    `inproc`: one process, deterministic. `local`: Ray on this machine, started for the job.
+    `auto`: the Ray cluster that is there. A cluster that is named by its size is `auto` with
+    `cores`, which the machines that are there must have.
+    """
 
     kind: str = "local"
-    actors: int = 2
+    actors: int | None = 2  # None: one a core, of `cores` or of all that are free
     matches: int = 64  # at once, per actor
     queue_batches: float = 1.0  # sampled ahead of the learner before actors wait for new weights
     restart_limit: int = 10  # times that a killed actor is started again
     start_timeout_s: float = 60.0
+    cores: int | None = None  # for actors, as the cluster's name asks for; None: what is there
+    cores_per_machine: int = 40  # of a named cluster
+    learner_gpus: int = 0  # that the learner must have; where there is one it gets it anyway
+    on_shortage: str = "stop"  # or shrink
+    address: str = "auto"  # of the Ray cluster that `auto` joins
+    working_dir: str | None = None  # folder that every machine is given; for a game of one's own
+    broadcast: str = "tree"  # or flat
+    fanout: str | int = "sqrt"  # of the tree: sqrt, auto (by measured links), or a number
+    half_precision: bool = False  # weights travel as float16
+    port: int = 0  # that node agents listen on; 0: any free one
+    silence_s: float = 10.0  # after which a machine that does not answer is done without
 
     def __post_init__(self) -> None:
-        require(self.kind in ("inproc", "local"), "cluster.kind", self.kind, "choose inproc or local")
-        require(self.actors >= 1, "cluster.actors", self.actors, "it must be at least 1")
+        kinds = ("inproc", "local", "auto")
+        require(self.kind in kinds, "cluster.kind", self.kind, f"choose one of {', '.join(kinds)}")
+        self._check_sizes()
+        choices = {"on_shortage": ("stop", "shrink"), "broadcast": ("tree", "flat")}
+        for name, allowed in choices.items():
+            value = getattr(self, name)
+            require(value in allowed, f"cluster.{name}", value, f"choose {' or '.join(allowed)}")
+        require(
+            self.fanout in ("sqrt", "auto") if isinstance(self.fanout, str) else self.fanout >= 1,
+            "cluster.fanout",
+            self.fanout,
+            "give sqrt, auto, or a number of at least 1",
+        )
+        require(
+            0 <= self.port <= 65535, "cluster.port", self.port, "it must be 1024 to 65535, or 0 for a free one"
+        )
+        for name, usual in (("start_timeout_s", 60), ("silence_s", 10)):
+            value = getattr(self, name)
+            require(value > 0, f"cluster.{name}", value, f"it must be above 0 ({usual})")
+
+    def _check_sizes(self) -> None:
+        for name in ("actors", "cores", "cores_per_machine"):
+            value = getattr(self, name)
+            require(value is None or value >= 1, f"cluster.{name}", value, "it must be at least 1")
+        require(
+            self.kind == "auto" or self.actors is not None,
+            "cluster.actors",
+            None,
+            f"cluster={self.kind} needs a number of actors, such as 2",
+        )
         require(
             self.kind != "inproc" or self.actors == 1,
             "cluster.actors",
@@ -68,10 +112,7 @@ class Cluster:
         )
         require(self.restart_limit >= 0, "cluster.restart_limit", self.restart_limit, "it must be 0 or more")
         require(
-            self.start_timeout_s > 0,
-            "cluster.start_timeout_s",
-            self.start_timeout_s,
-            "it must be above 0 (60)",
+            self.learner_gpus in (0, 1), "cluster.learner_gpus", self.learner_gpus, "it must be 0 or 1"
         )
 
 

@@ -1,6 +1,7 @@
 """Where a channel lives: URIs taken apart, and the rules about who may listen where.
 
 inproc://name        the same process; no sockets at all
+shm:///path          weights in shared memory, files beside a socket file: the folder of an ipc address
 ipc:///path          a socket file in a folder that only its owner can enter (mode 0700)
 tcp://host:port      port 0 or * picks a free one; beyond this machine only with keys
 """
@@ -25,14 +26,20 @@ IPC_PATH_BYTES = 107
 class Address:
     """A URI that was checked. `endpoint` is what ZeroMQ is given: a host name is resolved in it."""
 
-    scheme: str  # inproc, ipc or tcp
+    scheme: str  # inproc, shm, ipc or tcp
     uri: str
-    name: str = ""  # inproc: the name; ipc: the path
+    name: str = ""  # inproc: the name; ipc and shm: the path
     host: str = ""
     port: int = 0  # 0: any free one
 
     @property
+    def is_file(self) -> bool:
+        return self.scheme in ("ipc", "shm")
+
+    @property
     def endpoint(self) -> str:
+        if self.is_file:
+            return f"ipc://{self.name}"
         if self.scheme != "tcp":
             return self.uri
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -42,15 +49,15 @@ class Address:
 def parse(uri: str) -> Address:
     """Take a URI apart; TransportError says what is wrong with it."""
     scheme, separator, rest = uri.partition("://")
-    if not separator or scheme not in ("inproc", "ipc", "tcp"):
+    if not separator or scheme not in ("inproc", "shm", "ipc", "tcp"):
         raise TransportError(
-            f"{uri!r} is not an address; use inproc://name, ipc:///path/to/file or tcp://host:port"
+            f"{uri!r} is not an address; use inproc://name, ipc:///path/to/file, shm:///path/to/file or tcp://host:port"
         )
     if scheme == "inproc":
         if not rest:
             raise TransportError(f"{uri!r} has no name; write inproc://name")
         return Address(scheme, uri, name=rest)
-    if scheme == "ipc":
+    if scheme in ("ipc", "shm"):
         _check_ipc_path(uri, rest)
         return Address(scheme, uri, name=rest)
     host, separator, port = rest.rpartition(":")
@@ -69,7 +76,7 @@ def check_bind(address: Address, keys: JobKeys | None) -> None:
             f"cannot listen on {address.uri}: these keys are for clients and lack the server's secret; "
             "bind where JobKeys.make() was called"
         )
-    if address.scheme == "ipc":
+    if address.is_file:
         _own_folder(address, make=True)
         _check_free(address)
     _check_encrypted(address, keys)
@@ -79,14 +86,14 @@ def check_connect(address: Address, keys: JobKeys | None) -> None:
     """Raise TransportError unless it is safe to send to this address."""
     if address.scheme == "tcp" and address.port == 0:
         raise TransportError(f"{address.uri} names no port; connect to the `.uri` of the bound end")
-    if address.scheme == "ipc":
+    if address.is_file:
         _own_folder(address, make=False)
     _check_encrypted(address, keys)
 
 
 def remove_file(address: Address) -> None:
     """Take away the socket file of a closed ipc address."""
-    if address.scheme == "ipc":
+    if address.is_file:
         Path(address.name).unlink(missing_ok=True)
 
 
@@ -98,7 +105,7 @@ def _check_ipc_path(uri: str, path: str) -> None:
             "use a shorter folder such as one under /tmp"
         )
     if not path.startswith("/") or "\0" in path or path.endswith("/"):
-        raise TransportError(f"{uri!r} needs the full path of a file: ipc:///folder/file")
+        raise TransportError(f"{uri!r} needs the full path of a file: {uri[:3]}:///folder/file")
 
 
 def _resolve(uri: str, host: str) -> str:

@@ -4,9 +4,10 @@
     bind_gather(uri)  -> Receiver    <---    connect_gather(uri)  -> Sender       unrolls
     bind_weights(uri) -> Publisher   --->    connect_weights(uri) -> Subscriber   weights
 
-The scheme of the URI chooses the implementation, `inproc://`, `ipc://` or `tcp://` (see
-`address`), and all of them behave alike. Every end is used by one thread at a time and may be closed by any.
-A call on a closed end, or one that is closed meanwhile, raises TransportError.
+The scheme of the URI chooses the implementation, `inproc://`, `shm://` (weights alone), `ipc://`
+or `tcp://` (see `address`), and all of them behave alike. Every end is used by one thread at a
+time and may be closed by any. A call on a closed end, or one that is closed meanwhile, raises
+TransportError.
 
 Whoever sends or publishes a message gives its arrays away: they are not copied, so they
 must not be written to again. Arrays that come out of a channel are read-only.
@@ -17,12 +18,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import Protocol
 
-from lamarckian_cli.errors import require
-from lamarckian_cli.transport.address import parse
+from lamarckian_cli.errors import TransportError, require
+from lamarckian_cli.transport.address import Address, parse
 from lamarckian_cli.transport.codec import LIMITS, Limits, Message
 from lamarckian_cli.transport.gather import ZmqReceiver, ZmqSender
 from lamarckian_cli.transport.inproc import InprocPublisher, InprocReceiver, InprocSender, InprocSubscriber
 from lamarckian_cli.transport.keys import JobKeys
+from lamarckian_cli.transport.shared import SharedPublisher, SharedSubscriber
 from lamarckian_cli.transport.weights import ZmqPublisher, ZmqSubscriber
 
 JOIN_TIMEOUT_S = 30.0
@@ -96,14 +98,30 @@ class Subscriber(Protocol):
 
 
 def bind_gather(
-    uri: str, *, keys: JobKeys | None = None, capacity: int = CAPACITY, limits: Limits = LIMITS
+    uri: str,
+    *,
+    keys: JobKeys | None = None,
+    capacity: int = CAPACITY,
+    limits: Limits = LIMITS,
+    beside: Receiver | None = None,
 ) -> Receiver:
-    """Listen for unrolls; each sender may have `capacity` messages waiting (or fewer, if it wants)."""
+    """Listen for unrolls; each sender may have `capacity` messages waiting (or fewer, if it wants).
+
+    What comes here comes out of `beside.receive`, where one is given: one queue, several addresses.
+    """
     require(capacity >= 1, "capacity", capacity, "it must be at least 1 message")
-    address = parse(uri)
+    address = _parse_gather(uri)
     if address.scheme == "inproc":
         return InprocReceiver(address, keys, capacity=capacity)
-    return ZmqReceiver(address, keys, capacity=capacity, limits=limits)
+    assert beside is None or isinstance(beside, ZmqReceiver)
+    return ZmqReceiver(address, keys, capacity=capacity, limits=limits, beside=beside)
+
+
+def _parse_gather(uri: str) -> Address:
+    address = parse(uri)
+    if address.scheme == "shm":
+        raise TransportError(f"{uri} is a weights channel alone; unrolls take an ipc:// address")
+    return address
 
 
 def connect_gather(
@@ -119,7 +137,7 @@ def connect_gather(
     Inside a process nothing is waited for: the channel is bound or it is not.
     """
     require(capacity >= 1, "capacity", capacity, "it must be at least 1 message")
-    address = parse(uri)
+    address = _parse_gather(uri)
     if address.scheme == "inproc":
         return InprocSender(address, keys, capacity=capacity)
     return ZmqSender(address, keys, capacity=capacity, name=name, timeout_s=timeout_s)
@@ -130,6 +148,8 @@ def bind_weights(uri: str, *, keys: JobKeys | None = None, limits: Limits = LIMI
     address = parse(uri)
     if address.scheme == "inproc":
         return InprocPublisher(address, keys)
+    if address.scheme == "shm":
+        return SharedPublisher(address, keys, limits=limits)
     return ZmqPublisher(address, keys, limits=limits)
 
 
@@ -145,4 +165,6 @@ def connect_weights(
     address = parse(uri)
     if address.scheme == "inproc":
         return InprocSubscriber(address, keys)
+    if address.scheme == "shm":
+        return SharedSubscriber(address, keys, name=name, timeout_s=timeout_s, limits=limits)
     return ZmqSubscriber(address, keys, name=name, timeout_s=timeout_s, limits=limits)

@@ -19,7 +19,7 @@ import numpy as np
 
 from lamarckian_cli.errors import TransportError
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Version of the bytes on the wire, handshake included; both ends must speak the same one."""
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -41,6 +41,15 @@ class Message:
         default_factory=dict
     )  # plain values: str, int, float, bool, None, list, dict
     arrays: tuple[np.ndarray, ...] = ()  # received arrays are read-only
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A message without its data: dtype and shape of every array."""
+
+    kind: str
+    header: dict[str, Any]
+    arrays: tuple[tuple[np.dtype[Any], tuple[int, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,17 +111,27 @@ def decode(frames: Sequence[Buffer], limits: Limits = LIMITS) -> Message:
     """
     if not frames:
         raise MessageError("frames", "a message without frames")
-    _check_sizes(frames, limits)
-    kind, header, layout = _unpack_head(frames[0])
-    if len(layout) != len(frames) - 1:
+    sizes = [memoryview(frame).nbytes for frame in frames]
+    layout = read_head(frames[0], sizes[1:], limits)
+    arrays = tuple(map(_array, layout.arrays, frames[1:]))
+    return Message(layout.kind, layout.header, arrays)
+
+
+def read_head(head: Buffer, sizes: Sequence[int], limits: Limits = LIMITS) -> Layout:
+    """What the first frame of a message announces, checked against the sizes of its further frames.
+
+    Raises MessageError, and nothing else. Nothing has been reserved for the arrays by then.
+    """
+    _check_sizes([memoryview(head).nbytes, *sizes], limits)
+    kind, header, entries = _unpack_head(head)
+    if len(entries) != len(sizes):
         raise MessageError(
-            "frames", f"the header announces {len(layout)} arrays; the message has {len(frames) - 1}"
+            "frames", f"the header announces {len(entries)} arrays; the message has {len(sizes)}"
         )
-    arrays = tuple(
-        _array(number, entry, frame, limits)
-        for number, (entry, frame) in enumerate(zip(layout, frames[1:], strict=True))
-    )
-    return Message(kind, header, arrays)
+    arrays = [
+        _entry(n, entry, size, limits) for n, (entry, size) in enumerate(zip(entries, sizes, strict=True))
+    ]
+    return Layout(kind, header, tuple(arrays))
 
 
 def check_dtypes(message: Message) -> None:
@@ -128,15 +147,12 @@ def check_dtypes(message: Message) -> None:
 
 def check_limits(frames: Sequence[Buffer], limits: Limits) -> None:
     """Raise MessageError if a peer with these limits would drop the frames: the sender should know."""
-    _check_sizes(frames, limits)
+    _check_sizes([memoryview(frame).nbytes for frame in frames], limits)
 
 
-def _check_sizes(frames: Sequence[Buffer], limits: Limits) -> None:
-    if len(frames) - 1 > limits.arrays:
-        raise MessageError(
-            "oversized", f"{len(frames) - 1} arrays in a message; the limit is {limits.arrays}"
-        )
-    sizes = [memoryview(frame).nbytes for frame in frames]
+def _check_sizes(sizes: Sequence[int], limits: Limits) -> None:
+    if len(sizes) - 1 > limits.arrays:
+        raise MessageError("oversized", f"{len(sizes) - 1} arrays in a message; the limit is {limits.arrays}")
     if sizes[0] > limits.header_bytes:
         raise MessageError("oversized", f"a header of {sizes[0]} bytes; the limit is {limits.header_bytes}")
     if max(sizes) > limits.frame_bytes:
@@ -166,8 +182,8 @@ def _unpack_head(frame: Buffer) -> tuple[str, dict[str, Any], list[Any]]:
     return kind, header, layout
 
 
-def _array(number: int, entry: Any, frame: Buffer, limits: Limits) -> np.ndarray:
-    """One array as a read-only view on its frame."""
+def _entry(number: int, entry: Any, actual: int, limits: Limits) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    """Dtype and shape of one array, if it is a plain one that fills `actual` bytes."""
     if not isinstance(entry, list) or len(entry) != 2:
         raise MessageError("header", f"the layout of array {number} is not a dtype and a shape")
     name, shape = entry
@@ -180,16 +196,24 @@ def _array(number: int, entry: Any, frame: Buffer, limits: Limits) -> np.ndarray
     if len(shape) > limits.dims:
         raise MessageError("shape", f"array {number} has {len(shape)} dimensions; the limit is {limits.dims}")
     # Python's integers do not overflow, so a product beyond 64 bits is simply too many bytes.
-    expected, actual = prod(shape) * dtype.itemsize, memoryview(frame).nbytes
+    expected = prod(shape) * dtype.itemsize
     if expected != actual:
         raise MessageError(
             "truncated" if expected > actual else "shape",
             f"array {number} is announced as {dtype}{shape!r:.80}, {expected} bytes; its frame has {actual}",
         )
-    try:
-        array = np.frombuffer(frame, dtype).reshape(shape) if actual else np.empty(shape, dtype)
-    except (ValueError, OverflowError) as error:  # an empty array may still announce a dimension over 63 bits
-        raise MessageError("shape", f"array {number} has the shape {shape!r:.80}: {error}") from error
+    if not actual:
+        try:
+            np.empty(shape, dtype)
+        except (ValueError, OverflowError) as error:  # an empty one may announce a dimension over 63 bits
+            raise MessageError("shape", f"array {number} has the shape {shape!r:.80}: {error}") from error
+    return dtype, tuple(shape)
+
+
+def _array(entry: tuple[np.dtype[Any], tuple[int, ...]], frame: Buffer) -> np.ndarray:
+    """One array as a read-only view on its frame."""
+    dtype, shape = entry
+    array = np.frombuffer(frame, dtype).reshape(shape) if prod(shape) else np.empty(shape, dtype)
     if not array.flags.aligned:
         array = array.copy()
     array.flags.writeable = False

@@ -1,11 +1,15 @@
 """Unrolls from many actors to one learner, over ZeroMQ.
 
-    DATA, header, array, ...   sender -> receiver
-    TAKEN, {count}             receiver -> sender: the learner took this many of yours
+    DATA, header, array, ...                  sender -> receiver
+    BUNDLE, [frames, ...], header, array ...  the same for several messages: how many frames each has
+    TAKEN, {count}                            receiver -> sender: so many of yours were taken
 
 A sender has at most `capacity` messages under way that the learner did not take yet; when
 it reaches that number it waits, and `send` says False at its deadline. So every queue is
 bounded, joining never stands behind data, and nothing is dropped but what is counted.
+
+A node agent is a receiver for its machine's actors and one sender to the learner: it passes
+on what waits as one bundle, frame by frame as it came (`Forwarder`).
 """
 
 from __future__ import annotations
@@ -17,28 +21,56 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
+import msgpack
 import zmq
 
 from lamarckian_cli.errors import TransportError
 from lamarckian_cli.transport import handshake
 from lamarckian_cli.transport.address import Address
-from lamarckian_cli.transport.codec import Limits, Message, MessageError, check_limits, decode, encode
+from lamarckian_cli.transport.codec import (
+    Limits,
+    Message,
+    MessageError,
+    check_limits,
+    decode,
+    encode,
+    no_extensions,
+)
 from lamarckian_cli.transport.keys import JobKeys
 from lamarckian_cli.transport.link import Link
 from lamarckian_cli.transport.service import Service
+
+_MAX_SENDERS = 1024
+"""For how many senders one may speak at most."""
 
 _LINGER_S = 1.0
 """How long the last unrolls may take to leave a sender that closes."""
 
 
-class ZmqReceiver:
-    """The learner's end: messages of all senders in the order of their arrival."""
+_Item = tuple["ZmqReceiver", bytes, Sequence[zmq.Frame]]
+_Queue = queue.SimpleQueue[_Item | None]
 
-    def __init__(self, address: Address, keys: JobKeys | None, *, capacity: int, limits: Limits) -> None:
+
+class ZmqReceiver:
+    """The taking end: messages of all senders in the order of their arrival.
+
+    What several receivers get can come out of one of them: the others are opened `beside` it.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        keys: JobKeys | None,
+        *,
+        capacity: int,
+        limits: Limits,
+        beside: ZmqReceiver | None = None,
+    ) -> None:
         self._capacity, self._limits = capacity, limits
         # Joined peer -> its messages that arrived and were not taken; the service's thread only.
         self._under_way: dict[bytes, int] = {}
-        self._queue: queue.SimpleQueue[tuple[bytes, Sequence[zmq.Frame]] | None] = queue.SimpleQueue()
+        self._allowed: dict[bytes, int] = {}
+        self.queue: _Queue = queue.SimpleQueue() if beside is None else beside.queue
         self._taken: deque[bytes] = deque()  # peers whose message was taken, not told yet
         self._service = Service(
             address, keys, handshake.GATHER, max_frame_bytes=limits.frame_bytes, handler=self
@@ -51,54 +83,76 @@ class ZmqReceiver:
         """Next valid message, or None when the time is over; invalid ones are dropped and counted."""
         deadline = time.monotonic() + timeout_s
         while True:
-            item = self._next(deadline - time.monotonic())
-            if item is None:
+            frames = self.receive_frames(deadline - time.monotonic())
+            if frames is None:
                 return None
-            peer, frames = item
-            self._taken.append(peer)
-            self._service.wake()
             try:
                 return decode([frame.buffer for frame in frames], self._limits)
             except MessageError as error:
                 self.dropped[error.reason] += 1
 
-    def close(self) -> None:
-        self._service.close()
-
-    def _next(self, timeout_s: float) -> tuple[bytes, Sequence[zmq.Frame]] | None:
+    def receive_frames(self, timeout_s: float) -> Sequence[zmq.Frame] | None:
+        """The frames of the next message, unread, or None when the time is over."""
         self._service.check()
         try:
-            item = self._queue.get_nowait() if timeout_s <= 0 else self._queue.get(timeout=timeout_s)
+            item = self.queue.get_nowait() if timeout_s <= 0 else self.queue.get(timeout=timeout_s)
         except queue.Empty:
             return None
         if item is None:
             self._service.check()
-        return item
+            return None  # one that was opened beside this one was closed
+        receiver, peer, frames = item
+        receiver.took(peer)
+        return frames
+
+    def took(self, peer: bytes) -> None:
+        """A message of this peer left the queue."""
+        self._taken.append(peer)
+        self._service.wake()
+
+    def close(self) -> None:
+        self._service.close()
 
     # ------------------------------------------------------------------ in the service's thread
 
     def welcome(self, peer: bytes, hello: dict[str, Any]) -> dict[str, Any]:
         # A peer that joins again has its messages before this HELLO here, or has lost them.
         under_way = self._under_way.setdefault(peer, 0)
-        return {"capacity": self._capacity, "under_way": under_way, "limits": asdict(self._limits)}
+        senders = hello.get("senders")
+        many = senders if type(senders) is int and 1 <= senders <= _MAX_SENDERS else 1
+        self._allowed[peer] = self._capacity * many
+        return {
+            "capacity": self._allowed[peer],
+            "under_way": under_way,
+            "limits": asdict(self._limits),
+        }
 
     def joined(self, peer: bytes) -> None:
         pass
 
     def arrived(self, peer: bytes, command: bytes, frames: Sequence[zmq.Frame]) -> None:
-        under_way = self._under_way.get(peer)
-        if command != handshake.DATA:
-            self.dropped["garbled"] += 1
-        elif under_way is None:
-            self.dropped["not joined"] += 1
-        elif under_way >= self._capacity:
-            self.dropped["over capacity"] += 1
+        if peer not in self._under_way:
+            self.dropped[
+                "garbled" if command not in (handshake.DATA, handshake.BUNDLE) else "not joined"
+            ] += 1
+        elif command == handshake.DATA:
+            self._take_in(peer, frames)
+        elif command == handshake.BUNDLE:
+            for message in _unbundle(frames, self.dropped):
+                self._take_in(peer, message)
         else:
-            self._under_way[peer] = under_way + 1
-            self._queue.put((peer, frames))
+            self.dropped["garbled"] += 1
+
+    def _take_in(self, peer: bytes, frames: Sequence[zmq.Frame]) -> None:
+        if self._under_way[peer] >= self._allowed[peer]:
+            self.dropped["over capacity"] += 1
+            return
+        self._under_way[peer] += 1
+        self.queue.put((self, peer, frames))
 
     def left(self, peer: bytes) -> None:
         self._under_way.pop(peer, None)
+        self._allowed.pop(peer, None)
 
     def woken(self) -> None:
         counts: Counter[bytes] = Counter()
@@ -112,7 +166,24 @@ class ZmqReceiver:
             self._service.send(peer, [handshake.TAKEN, handshake.pack({"count": count})])
 
     def ended(self) -> None:
-        self._queue.put(None)
+        self.queue.put(None)
+
+
+def _unbundle(frames: Sequence[zmq.Frame], dropped: Counter[str]) -> list[Sequence[zmq.Frame]]:
+    """The messages of a bundle; none, and counted, if it lies about its frames."""
+    try:
+        counts = msgpack.unpackb(frames[0].buffer if frames else b"", ext_hook=no_extensions)
+    except (ValueError, TypeError, RecursionError, msgpack.UnpackException):
+        counts = None
+    whole = isinstance(counts, list) and all(type(count) is int and count >= 1 for count in counts)
+    if not whole or sum(counts) != len(frames) - 1:
+        dropped["garbled"] += 1
+        return []
+    messages, at = [], 1
+    for count in counts:
+        messages.append(frames[at : at + count])
+        at += count
+    return messages
 
 
 class ZmqSender:
@@ -126,13 +197,19 @@ class ZmqSender:
         capacity: int,
         name: str,
         timeout_s: float,
+        senders: int = 1,
     ) -> None:
         self.dropped: Counter[str] = Counter()
-        self._wanted = capacity
+        self._wanted = capacity * senders
         self._under_way = 0  # sent and not known to be taken
         # What comes back is small, whatever the other end is.
         self._link = Link(
-            address, keys, role=handshake.GATHER, name=name, extra=dict, max_frame_bytes=1 << 20
+            address,
+            keys,
+            role=handshake.GATHER,
+            name=name,
+            extra=lambda: {"senders": senders},
+            max_frame_bytes=1 << 20,
         )
         welcome = self._link.join(timeout_s)
         try:
@@ -145,19 +222,37 @@ class ZmqSender:
         """Queue a message; False, and nothing sent, if the learner took too few of them in that time."""
         frames = encode(message)
         check_limits(frames, self._limits)
-        deadline = time.monotonic() + timeout_s
         with self._link.lock:
-            self._link.check()
-            self._catch_up()
-            while not self._link.joined or self._under_way >= self._capacity:
-                remaining_s = deadline - time.monotonic()
-                if remaining_s <= 0:
-                    return False
-                self._link.wait(remaining_s)
-                self._catch_up()
+            if not self._free(timeout_s):
+                return False
             self._link.send([handshake.DATA, *frames])
             self._under_way += 1
             return True
+
+    def free(self, timeout_s: float) -> int:
+        """How many messages may be sent now; waits until it is one at least, or the time is over."""
+        with self._link.lock:
+            return self._free(timeout_s)
+
+    def send_bundle(self, messages: Sequence[Sequence[zmq.Frame]]) -> None:
+        """Pass on messages of others, no more than `free` said, frame by frame as they came."""
+        counts: bytes = msgpack.packb([len(frames) for frames in messages])
+        with self._link.lock:
+            self._link.check()
+            self._link.send([handshake.BUNDLE, counts, *(frame for frames in messages for frame in frames)])
+            self._under_way += len(messages)
+
+    def _free(self, timeout_s: float) -> int:
+        deadline = time.monotonic() + timeout_s
+        self._link.check()
+        self._catch_up()
+        while not self._link.joined or self._under_way >= self._capacity:
+            remaining_s = deadline - time.monotonic()
+            if remaining_s <= 0:
+                return 0
+            self._link.wait(remaining_s)
+            self._catch_up()
+        return self._capacity - self._under_way
 
     def close(self) -> None:
         self._link.close(_LINGER_S)

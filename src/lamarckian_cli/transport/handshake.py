@@ -23,7 +23,8 @@ from lamarckian_cli.transport.keys import JobKeys
 
 # The first frame of everything on a socket.
 HELLO, WELCOME, REFUSED, BYE = b"HELLO", b"WELCOME", b"REFUSED", b"BYE"
-DATA, TAKEN = b"DATA", b"TAKEN"
+DATA, BUNDLE, TAKEN = b"DATA", b"BUNDLE", b"TAKEN"
+BEGIN, PIECE, NEWS = b"BEGIN", b"PIECE", b"NEWS"
 
 GATHER, WEIGHTS = "gather", "weights"  # roles
 

@@ -16,7 +16,8 @@ from lamarckian_cli.transport import handshake
 from lamarckian_cli.transport.address import Address
 from lamarckian_cli.transport.codec import Message, check_dtypes
 from lamarckian_cli.transport.keys import JobKeys
-from lamarckian_cli.transport.weights import check_grows, label
+from lamarckian_cli.transport.stream import label
+from lamarckian_cli.transport.weights import check_grows
 
 _bound: dict[str, InprocReceiver | InprocPublisher] = {}
 _bound_lock = threading.Lock()
@@ -114,7 +115,7 @@ class InprocPublisher:
 
     def publish(self, message: Message) -> None:
         """Make this the newest message of its policy; returns at once."""
-        policy, version = label(message)
+        policy, version = label(message.header)
         sealed = _sealed(message)
         with self.changed:
             if self.closed:

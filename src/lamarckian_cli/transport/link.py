@@ -51,6 +51,8 @@ class Link:
         self.uri = address.uri
         self.lock = threading.Lock()
         self.joined = False  # the present connection was welcomed
+        self.round_trip_s = 0.0  # from the latest HELLO to its WELCOME
+        self._said_hello = 0.0
         self._keys, self._role, self._name, self._extra = keys, role, name, extra
         self._turn = 0
         self._hint = ""
@@ -99,6 +101,7 @@ class Link:
                 if self.welcome(frames) is None:
                     continue  # of a connection that is gone already
                 self.joined = True
+                self.round_trip_s = time.monotonic() - self._said_hello
             return frames
         return None
 
@@ -110,7 +113,7 @@ class Link:
             return None
         return values if values.get("turn") == self._turn else None
 
-    def send(self, frames: Sequence[Buffer]) -> None:
+    def send(self, frames: Sequence[Buffer | zmq.Frame]) -> None:
         """Queue frames for the bound end; large ones are not copied."""
         self._socket.send_multipart(frames, zmq.NOBLOCK, copy=False)
 
@@ -165,6 +168,7 @@ class Link:
             if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
                 self._turn += 1
                 self.joined = False
+                self._said_hello = time.monotonic()
                 values = handshake.hello(self._role, self._keys, self._name, self._turn, self._extra())
                 self.send([handshake.HELLO, values])
             elif event == zmq.EVENT_DISCONNECTED:

@@ -1,12 +1,10 @@
-"""Weights from one learner to many subscribers, over ZeroMQ; only the newest version matters.
-
-    DATA, policy, header, array, ...   publisher -> subscriber
-    TAKEN, policy                      subscriber -> publisher: send me the next one
+"""Weights from one publisher to many subscribers, over ZeroMQ; only the newest version matters.
 
 Plain PUB/SUB fills the queue of a slow subscriber and then drops the new versions: the
-wrong ones. Here one message per policy is under way to a subscriber; when that was taken, the newest
-one follows, and what came between was never sent. So a slow subscriber costs no
-bandwidth, and a late one gets the newest weights with its WELCOME.
+wrong ones. Here one version per policy is under way to a subscriber; when that was taken, the
+newest one follows, and what came between was never sent. So a slow subscriber costs no
+bandwidth, and a late one gets the newest weights with its WELCOME. Versions travel in pieces (see
+`stream`), and a version may be offered before all of its pieces are there.
 """
 
 from __future__ import annotations
@@ -16,55 +14,44 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
+import msgpack
+import numpy as np
 import zmq
 
 from lamarckian_cli.errors import TransportError
 from lamarckian_cli.transport import handshake
 from lamarckian_cli.transport.address import Address
-from lamarckian_cli.transport.codec import (
-    Buffer,
-    Limits,
-    Message,
-    MessageError,
-    check_limits,
-    decode,
-    encode,
-)
+from lamarckian_cli.transport.codec import Layout, Limits, Message, MessageError
 from lamarckian_cli.transport.keys import JobKeys
 from lamarckian_cli.transport.link import Link
 from lamarckian_cli.transport.service import Service
+from lamarckian_cli.transport.stream import Assembly, Stream
 
 _CONTROL_BYTES = 1 << 20
 """Largest frame that subscribers send: a HELLO with the versions they have."""
 
-_NOTHING = -1  # older than every version
-
-
-@dataclass(slots=True)
-class _Newest:
-    version: int
-    frames: Sequence[Buffer | zmq.Frame]
-    size_bytes: int
+NOTHING = -1  # older than every version
 
 
 @dataclass(slots=True)
 class _Slot:
     """One policy as one subscriber has it."""
 
-    version: int = _NOTHING  # sent last
-    under_way: bool = False
+    version: int = NOTHING  # sent last, to the end
+    stream: Stream | None = None  # under way, or not known to be taken
+    sent: int = 0  # pieces of it
 
 
 class ZmqPublisher:
-    """The learner's end."""
+    """The learner's end, and the end of a relay that others hang under."""
 
     def __init__(self, address: Address, keys: JobKeys | None, *, limits: Limits) -> None:
         self.sent_bytes = 0  # header and arrays, over all subscribers
         self._limits = limits
-        self._lock = threading.Lock()  # over the newest messages
-        self._newest: dict[str, _Newest] = {}
+        self._lock = threading.Lock()  # over the newest streams
+        self._newest: dict[str, Stream] = {}
         self._peers: dict[bytes, dict[str, _Slot]] = {}  # the service's thread only
         self._service = Service(
             address, keys, handshake.WEIGHTS, max_frame_bytes=_CONTROL_BYTES, handler=self
@@ -75,19 +62,32 @@ class ZmqPublisher:
 
     def publish(self, message: Message) -> None:
         """Make this the newest message of its policy; returns at once."""
-        policy, version = label(message)
-        frames = encode(message)
-        check_limits(frames, self._limits)
+        stream = Stream.of(message, self._limits)
         self._service.check()
-        size = sum(memoryview(frame).nbytes for frame in frames)
         with self._lock:
-            known = self._newest.get(policy)
-            if known is not None and version == known.version:
+            known = self._newest.get(stream.policy)
+            if known is not None and stream.version == known.version:
                 self.dropped["replayed"] += 1
                 return
-            check_grows(policy, version, _NOTHING if known is None else known.version)
-            self._newest[policy] = _Newest(version, frames, size)
+            check_grows(stream.policy, stream.version, NOTHING if known is None else known.version)
+        self.offer(stream)
+
+    def offer(self, stream: Stream) -> None:
+        """Make a stream the newest of its policy, whatever is there of it; tell with `grown` of more."""
+        with self._lock:
+            before = self._newest.get(stream.policy)
+            if before is not None and not before.complete:
+                before.abandoned = True
+            self._newest[stream.policy] = stream
         self._service.wake()
+
+    def grown(self) -> None:
+        """Pieces were added to a stream that was offered."""
+        self._service.wake()
+
+    @property
+    def subscribers(self) -> int:
+        return len(self._peers)
 
     def close(self) -> None:
         self._service.close()
@@ -95,23 +95,22 @@ class ZmqPublisher:
     # ------------------------------------------------------------------ in the service's thread
 
     def welcome(self, peer: bytes, hello: dict[str, Any]) -> dict[str, Any]:
-        seen = hello.get("seen")
-        has = seen.items() if isinstance(seen, dict) else ()
-        self._peers[peer] = {policy: _Slot(version) for policy, version in has if type(version) is int}
+        self._peers[peer] = {policy: _Slot(version) for policy, version in seen_by(hello).items()}
         return {}
 
     def joined(self, peer: bytes) -> None:
         for policy in self._policies():
-            self._offer(peer, policy)
+            self._send(peer, policy)
 
     def arrived(self, peer: bytes, command: bytes, frames: Sequence[zmq.Frame]) -> None:
-        policy = frames[0].bytes.decode(errors="replace") if frames else ""
+        policy, version = taken(command, frames)
         slot = self._peers.get(peer, {}).get(policy)
-        if command != handshake.TAKEN or slot is None:
+        if slot is None or version is None:
             self.dropped["garbled"] += 1
             return
-        slot.under_way = False
-        self._offer(peer, policy)
+        if slot.stream is not None and slot.stream.version == version:
+            slot.version, slot.stream = version, None
+        self._send(peer, policy)
 
     def left(self, peer: bytes) -> None:
         self._peers.pop(peer, None)
@@ -120,7 +119,7 @@ class ZmqPublisher:
         policies = self._policies()
         for peer in list(self._peers):
             for policy in policies:
-                self._offer(peer, policy)
+                self._send(peer, policy)
 
     def ended(self) -> None:
         self._peers.clear()
@@ -129,34 +128,113 @@ class ZmqPublisher:
         with self._lock:
             return list(self._newest)
 
-    def _offer(self, peer: bytes, policy: str) -> None:
-        """Send the newest message to a peer that is free to take it and does not have it."""
+    def _send(self, peer: bytes, policy: str) -> None:
+        """Send a peer what is there of the version under way to it, or begin with the newest."""
         slots = self._peers.get(peer)
         if slots is None:
             return  # it left a moment ago
         slot = slots.setdefault(policy, _Slot())
-        with self._lock:
-            newest = self._newest.get(policy)
-        if newest is None or slot.under_way or newest.version <= slot.version:
+        name = policy.encode()
+        if slot.stream is None or slot.stream.abandoned:
+            with self._lock:
+                newest = self._newest.get(policy)
+            if newest is None or newest.version <= slot.version:
+                return
+            slot.stream, slot.sent = newest, 0
+            if not self._service.send(peer, [handshake.BEGIN, name, newest.announcement()]):
+                self.left(peer)
+                return
+            self.sent_bytes += len(newest.head)
+        pieces = slot.stream.pieces
+        for piece in pieces[slot.sent : len(pieces)]:
+            if not self._service.send(peer, [handshake.PIECE, name, piece]):
+                self.left(peer)
+                return
+            slot.sent += 1
+            self.sent_bytes += len(piece)
+
+
+class Sink(Protocol):
+    """Where arriving weights are put together."""
+
+    def begin(self, stream: Stream, layout: Layout) -> Sequence[memoryview]:
+        """A place for every array, as bytes."""
+
+    def grown(self, stream: Stream) -> None:
+        """One more piece is there."""
+
+    def complete(self, stream: Stream) -> None:
+        """All of it is there."""
+
+
+class Intake:
+    """The subscribing side of the protocol, whoever sends and wherever it goes."""
+
+    def __init__(self, sink: Sink, limits: Limits, dropped: Counter[str]) -> None:
+        self.seen: dict[str, int] = {}  # policy -> newest version that is complete
+        self._sink, self._limits, self._dropped = sink, limits, dropped
+        self._open: dict[str, Assembly] = {}
+
+    def take(self, link: Link, frames: Sequence[zmq.Frame]) -> None:
+        """One message of the publisher; answers it over `link`."""
+        command = frames[0].bytes
+        if command not in (handshake.BEGIN, handshake.PIECE) or len(frames) != 3:
             return
-        if not isinstance(newest.frames[0], zmq.Frame):  # wrapped once, then shared by all subscribers
-            newest.frames = [zmq.Frame(frame, copy=False) for frame in newest.frames]
-        if not self._service.send(peer, [handshake.DATA, policy.encode(), *newest.frames]):
-            self.left(peer)
+        policy = frames[1].bytes.decode(errors="replace")
+        try:
+            if command == handshake.BEGIN:
+                self._begin(link, policy, frames[2])
+            elif policy in self._open:
+                self._open[policy].add(frames[2])
+                self._sink.grown(self._open[policy].stream)
+            self._finish(link, policy)
+        except MessageError as error:
+            self._dropped[error.reason] += 1
+            self._give_up(policy, link)
+
+    def restart(self) -> None:
+        """Another connection: what was under way on the last one will not come."""
+        for policy in list(self._open):
+            self._give_up(policy)
+
+    def _begin(self, link: Link, policy: str, announcement: zmq.Frame) -> None:
+        self._give_up(policy)
+        stream, layout = Stream.announced(policy, announcement.buffer, self._limits)
+        if stream.version <= self.seen.get(policy, NOTHING):
+            self._dropped["replayed"] += 1
+            confirm(link, policy, stream.version)
             return
-        slot.version, slot.under_way = newest.version, True
-        self.sent_bytes += newest.size_bytes
+        self._open[policy] = Assembly(stream, self._sink.begin(stream, layout))
+
+    def _finish(self, link: Link, policy: str) -> None:
+        assembly = self._open.get(policy)
+        if assembly is None or not assembly.stream.complete:
+            return
+        del self._open[policy]
+        self.seen[policy] = assembly.stream.version
+        confirm(link, policy, assembly.stream.version)
+        self._sink.complete(assembly.stream)
+
+    def _give_up(self, policy: str, link: Link | None = None) -> None:
+        """Forget what is under way; the publisher, told over `link`, goes on with the next version."""
+        assembly = self._open.pop(policy, None)
+        if assembly is None:
+            return
+        assembly.stream.abandoned = True
+        if link is not None:
+            confirm(link, policy, assembly.stream.version)
 
 
 class ZmqSubscriber:
-    """An actor's end."""
+    """An end that keeps what arrives in memory of its own."""
 
     def __init__(
         self, address: Address, keys: JobKeys | None, *, name: str, timeout_s: float, limits: Limits
     ) -> None:
         self.dropped: Counter[str] = Counter()
-        self._limits = limits
-        self._seen: dict[str, int] = {}  # policy -> newest version
+        self._intake = Intake(self, limits, self.dropped)
+        self._arrays: dict[str, tuple[Layout, tuple[np.ndarray, ...]]] = {}
+        self._news: dict[str, Message] = {}
         self._link = Link(
             address,
             keys,
@@ -175,52 +253,69 @@ class ZmqSubscriber:
 
     def wait(self, timeout_s: float) -> list[Message]:
         """Like `latest`, but waits for news; empty when the time is over."""
-        deadline = time.monotonic() + timeout_s
-        with self._link.lock:
-            self._link.check()
-            while not (messages := self._collect()):
-                remaining_s = deadline - time.monotonic()
-                if remaining_s <= 0:
-                    break
-                self._link.wait(remaining_s)
-            return messages
+        return wait_for(self._link, self._collect, timeout_s)
 
     def close(self) -> None:
         self._link.close()
 
+    def begin(self, stream: Stream, layout: Layout) -> Sequence[memoryview]:
+        arrays = tuple(np.empty(shape, dtype) for dtype, shape in layout.arrays)
+        self._arrays[stream.policy] = layout, arrays
+        return [array.reshape(-1).view(np.uint8).data if array.size else memoryview(b"") for array in arrays]
+
+    def grown(self, stream: Stream) -> None:
+        pass
+
+    def complete(self, stream: Stream) -> None:
+        layout, arrays = self._arrays.pop(stream.policy)
+        for array in arrays:
+            array.flags.writeable = False
+        self._news[stream.policy] = Message(layout.kind, layout.header, arrays)
+
     def _hello(self) -> Mapping[str, Any]:
-        return {"seen": self._seen}
+        self._intake.restart()
+        return {"seen": self._intake.seen}
 
     def _collect(self) -> list[Message]:
-        news: dict[str, Message] = {}
         while (frames := self._link.receive()) is not None:
-            if frames[0].bytes != handshake.DATA or len(frames) < 3:
-                continue
-            self._link.send([handshake.TAKEN, frames[1].bytes])
-            try:
-                message = decode([frame.buffer for frame in frames[2:]], self._limits)
-                policy, version = label(message)
-            except MessageError as error:
-                self.dropped[error.reason] += 1
-                continue
-            if version <= self._seen.get(policy, _NOTHING):
-                self.dropped["replayed"] += 1
-                continue
-            self._seen[policy] = version
-            news[policy] = message
-        return list(news.values())
+            self._intake.take(self._link, frames)
+        news, self._news = list(self._news.values()), {}
+        return news
 
 
-def label(message: Message) -> tuple[str, int]:
-    """Policy name and version of a message of weights; MessageError if its header lacks them."""
-    policy, version = message.header.get("policy"), message.header.get("version")
-    if not isinstance(policy, str) or type(version) is not int or version < 0:
-        raise MessageError(
-            "header",
-            f"weights with policy = {policy!r:.40} and version = {version!r:.40} in their header; "
-            "the policy's name and a version of 0 or more are needed",
-        )
-    return policy, version
+def wait_for(link: Link, collect: Any, timeout_s: float) -> list[Message]:
+    """What `collect` gives once it gives something, or an empty list when the time is over."""
+    deadline = time.monotonic() + timeout_s
+    with link.lock:
+        link.check()
+        while not (messages := collect()):
+            remaining_s = deadline - time.monotonic()
+            if remaining_s <= 0:
+                break
+            link.wait(remaining_s)
+        return list(messages)
+
+
+def confirm(link: Link, policy: str, version: int) -> None:
+    link.send([handshake.TAKEN, policy.encode(), msgpack.packb(version)])
+
+
+def taken(command: bytes, frames: Sequence[zmq.Frame]) -> tuple[str, int | None]:
+    """Policy and version that a subscriber confirms; version None if it does nothing of the kind."""
+    if command != handshake.TAKEN or len(frames) != 2 or len(frames[1]) > 16:
+        return "", None
+    try:
+        version = msgpack.unpackb(frames[1].buffer)
+    except (ValueError, msgpack.UnpackException):
+        return "", None
+    return frames[0].bytes.decode(errors="replace"), version if type(version) is int else None
+
+
+def seen_by(hello: Mapping[str, Any]) -> dict[str, int]:
+    """The versions that a subscriber says it has."""
+    seen = hello.get("seen")
+    has = seen.items() if isinstance(seen, dict) else ()
+    return {policy: version for policy, version in has if type(version) is int}
 
 
 def check_grows(policy: str, version: int, newest: int) -> None:
