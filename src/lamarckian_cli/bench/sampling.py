@@ -24,8 +24,8 @@ import psutil
 
 from lamarckian_cli.bench.machine import machine
 from lamarckian_cli.bench.rates import RatesOnEveryCore
+from lamarckian_cli.launch.distributed import DistributedTraining
 from lamarckian_cli.launch.job import Job
-from lamarckian_cli.launch.local import LocalTraining
 from lamarckian_cli.launch.settings import Budget
 from lamarckian_cli.launch.wiring import job_of
 
@@ -73,11 +73,11 @@ def measure_sampling(overrides: Sequence[str], *, seconds: float) -> dict[str, A
 
 def _alternate(job: Job, rates: RatesOnEveryCore, seconds: float) -> tuple[dict[str, Any], dict[str, float]]:
     """Slices of training, and the rates before, between and after them."""
-    training = LocalTraining(job, threading.Event())
+    training = DistributedTraining(job, threading.Event())
     measured = []
     try:
         training.start(None)
-        while training.progress()["first_update_at"] is None:
+        while training.progress()["since_first_update_s"] is None:
             time.sleep(0.05)
         time.sleep(WARM_UP_S)
         watch = _Watch(training)
@@ -95,7 +95,7 @@ def _alternate(job: Job, rates: RatesOnEveryCore, seconds: float) -> tuple[dict[
 
 
 @contextlib.contextmanager
-def _held(training: LocalTraining) -> Iterator[None]:
+def _held(training: DistributedTraining) -> Iterator[None]:
     """The training's processes take no processor time meanwhile."""
     pids = list(training.pids().values())
     try:
@@ -111,7 +111,7 @@ def _held(training: LocalTraining) -> Iterator[None]:
 class _Watch:
     """Adds up what the training does while it is looked at."""
 
-    def __init__(self, training: LocalTraining) -> None:
+    def __init__(self, training: DistributedTraining) -> None:
         self._training = training
         self._seconds = 0.0
         self._counts = dict.fromkeys(("env_steps", "batches", "staleness_sum"), 0.0)

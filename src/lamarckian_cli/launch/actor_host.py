@@ -30,16 +30,22 @@ CAPACITY = 1  # messages under way: more would only grow stale
 class ActorHost:
     """Runs matches and sends their unrolls, with the newest weights."""
 
-    def __init__(self, job: Job, number: int, sockets: str) -> None:
+    def __init__(self, job: Job, number: int, channels: dict[str, str], actors: int) -> None:
+        """`channels` are those of this machine, weights and unrolls; `actors` share in a batch."""
         self.job = job
         self.number = number
-        self._sockets = sockets
+        self._channels = channels
+        self._actors = actors
         self._stop = threading.Event()
         self._policies: dict[str, Policy] = {}  # those that train
         self._sent: dict[str, float] = {}  # policy -> unrolls sent and not learned from, as far as known
 
     def pid(self) -> int:
         return os.getpid()
+
+    def share_among(self, actors: int) -> None:
+        """So many actors fill a batch from now on."""
+        self._actors = actors
 
     def stop(self) -> None:
         self._stop.set()
@@ -54,10 +60,8 @@ class ActorHost:
         os.nice(BEHIND_LEARNER)
         timeout_s = self.job.cluster.start_timeout_s
         name = f"actor {self.number}"
-        weights = connect_weights(f"ipc://{self._sockets}/weights", name=name, timeout_s=timeout_s)
-        sender = connect_gather(
-            f"ipc://{self._sockets}/unrolls", capacity=CAPACITY, name=name, timeout_s=timeout_s
-        )
+        weights = connect_weights(self._channels["weights"], name=name, timeout_s=timeout_s)
+        sender = connect_gather(self._channels["unrolls"], capacity=CAPACITY, name=name, timeout_s=timeout_s)
         loop = asyncio.new_event_loop() if mdp.external else None
         try:
             self._sample(rollout, weights, sender, message_unrolls(self.job, cast), loop)
@@ -82,13 +86,13 @@ class ActorHost:
     ) -> None:
         self._policies = trained_policies(rollout)
         self._await_first(weights)
-        ahead = self._share() * (1 + self.job.cluster.queue_batches)
+        batches_ahead = 1 + self.job.cluster.queue_batches
         while not self._stop.is_set():
             self._load(weights.latest())
             # A game outside this process does not wait for anyone, so it is not held back.
             if loop is not None:
                 loop.run_until_complete(rollout.step_outside(WAIT_S))
-            elif max(self._sent.values()) < ahead:
+            elif max(self._sent.values()) < self._share() * batches_ahead:
                 rollout.step()
             elif not self._load(weights.wait(PATIENCE_S)):
                 self._sent = dict.fromkeys(self._sent, 0.0)  # another actor's share may be missing
@@ -100,7 +104,7 @@ class ActorHost:
 
     def _share(self) -> float:
         """Unrolls of this actor in a batch."""
-        return self.job.algo.unrolls_per_batch / self.job.cluster.actors
+        return self.job.algo.unrolls_per_batch / self._actors
 
     def _await_first(self, weights: Any) -> None:
         deadline = time.monotonic() + self.job.cluster.start_timeout_s

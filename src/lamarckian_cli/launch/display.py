@@ -66,6 +66,7 @@ class Display:
         self.enabled = enabled
         self.progress: Progress | None = None
         self._console = console or Console(highlight=False)
+        self._notes = Console(stderr=True, highlight=False)
         self._clock = clock
         self._began = clock()
         self._phase = "starting"
@@ -88,6 +89,12 @@ class Display:
     def phase(self, what: str) -> None:
         """Say what is going on before the first update, such as `starting Ray`."""
         self._phase = what
+
+    def note(self, lines: list[str]) -> None:
+        """Tell what happened to the machines, on standard error, once: the list is emptied."""
+        for line in lines:
+            self._notes.print(f"lamarck: {line}", markup=False, soft_wrap=True)
+        lines.clear()
 
     def update(self, progress: Progress) -> None:
         """Take in how training stands; drawn at the next refresh."""

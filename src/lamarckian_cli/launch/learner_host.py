@@ -10,16 +10,23 @@ import os
 import queue
 import threading
 import time
-from typing import Any
+from collections import Counter
+from typing import TYPE_CHECKING, Any
 
 from lamarckian_cli.launch.assembly import build_learners, cast_players
 from lamarckian_cli.launch.counters import Counters
+from lamarckian_cli.launch.guardian import Guardian
 from lamarckian_cli.launch.job import Job
 from lamarckian_cli.launch.process import keep_memory, limit_threads
+from lamarckian_cli.launch.shared_folder import make_folder
 from lamarckian_cli.learner.batch import Batch, to_batch
-from lamarckian_cli.transport.channel import bind_gather, bind_weights
+from lamarckian_cli.transport.channel import Publisher, Receiver, bind_gather, bind_weights
 from lamarckian_cli.transport.codec import MessageError
+from lamarckian_cli.transport.keys import JobKeys
 from lamarckian_cli.transport.packing import pack_weights, unpack_results, unpack_unrolls
+
+if TYPE_CHECKING:
+    from lamarckian_cli.learner.learner import Learner
 
 WAIT_S = 0.2  # how long a thread waits before it looks whether it should stop
 CAPACITY = 1  # messages of an actor that wait here: more would only grow stale
@@ -28,7 +35,16 @@ CAPACITY = 1  # messages of an actor that wait here: more would only grow stale
 class LearnerHost:
     """Receives unrolls, learns, publishes weights."""
 
-    def __init__(self, job: Job, sockets: str, threads: int, device: str) -> None:
+    def __init__(
+        self,
+        job: Job,
+        folder: str | None,
+        threads: int,
+        device: str,
+        keys: dict[str, str] | None,
+        address: str,
+    ) -> None:
+        """`folder` is the job's on this machine, made here where it is None; `keys` open it to others."""
         self.job = job
         self.device = device
         keep_memory()
@@ -41,8 +57,20 @@ class LearnerHost:
         self.counters = Counters(list(self.learners), job.evaluation.window)
         self.reports: dict[str, dict[str, float]] = {}  # policy -> of its newest update
         self.error: BaseException | None = None
-        self._gather = bind_gather(f"ipc://{sockets}/unrolls", capacity=CAPACITY)
-        self._weights = bind_weights(f"ipc://{sockets}/weights")
+        self._guardian: Guardian | None = None
+        if folder is None:
+            folder = make_folder()
+            self._guardian = Guardian(folder)
+        self._gather = bind_gather(f"ipc://{folder}/unrolls", capacity=CAPACITY)
+        self._local = bind_weights(f"shm://{folder}/weights")
+        self._remote: Publisher | None = None
+        self._remote_gather: Receiver | None = None
+        if keys is not None:
+            own = JobKeys.from_dict(keys)
+            self._remote = bind_weights(f"tcp://{address}:0", keys=own)
+            self._remote_gather = bind_gather(
+                f"tcp://{address}:0", keys=own, capacity=CAPACITY, beside=self._gather
+            )
         self._batches: queue.Queue[tuple[str, Batch]] = queue.Queue(maxsize=1)
         self._taken = threading.Event()  # a batch left the queue
         self._stop = threading.Event()
@@ -50,7 +78,7 @@ class LearnerHost:
         self._threads = [
             threading.Thread(target=self._guard, args=(f,)) for f in (self._receive, self._learn)
         ]
-        self._first_update_at: float | None = None
+        self._first_update_at: float | None = None  # on this process's own clock
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from a checkpoint; before `start`."""
@@ -61,10 +89,19 @@ class LearnerHost:
     def pid(self) -> int:
         return os.getpid()
 
+    def describe(self) -> dict[str, Any]:
+        """Where it listens: for the actors of this machine, and for other machines."""
+        return {
+            "channels": {"weights": self._local.uri, "unrolls": self._gather.uri},
+            "weights": "" if self._remote is None else self._remote.uri,
+            "unrolls": "" if self._remote_gather is None else self._remote_gather.uri,
+            "vector_bytes": sum(learner.weights().vector.nbytes for learner in self.learners.values()),
+        }
+
     def start(self) -> None:
         """Publish the first weights and begin."""
         for learner in self.learners.values():
-            self._weights.publish(pack_weights(learner.weights()))
+            self._publish(learner)
         for thread in self._threads:
             thread.start()
 
@@ -77,9 +114,9 @@ class LearnerHost:
                 "counters": self.counters.state(),
                 "reports": {name: dict(report) for name, report in self.reports.items()},
                 "versions": {name: learner.version for name, learner in self.learners.items()},
-                "dropped_messages": dict(self._gather.dropped),
-                "sent_bytes": self._weights.sent_bytes,
-                "first_update_at": self._first_update_at,
+                "dropped_messages": dict(self._dropped()),
+                "sent_bytes": 0 if self._remote is None else self._remote.sent_bytes,
+                "since_first_update_s": self._since_first_update_s(),
             }
 
     def state(self) -> dict[str, Any]:
@@ -96,8 +133,27 @@ class LearnerHost:
         for thread in self._threads:
             if thread.is_alive():
                 thread.join(10.0)
-        self._gather.close()
-        self._weights.close()
+        for end in (self._remote_gather, self._gather, self._remote, self._local):
+            if end is not None:
+                end.close()
+        if self._guardian is not None:
+            self._guardian.release()
+
+    def _dropped(self) -> Counter[str]:
+        """Messages that came and were not used, by reason."""
+        remote = Counter() if self._remote_gather is None else self._remote_gather.dropped
+        return self._gather.dropped + remote
+
+    def _since_first_update_s(self) -> float | None:
+        at = self._first_update_at
+        return None if at is None else time.monotonic() - at
+
+    def _publish(self, learner: Learner) -> None:
+        weights = learner.weights()
+        self._local.publish(pack_weights(weights))
+        if self._remote is not None:
+            half_from = learner.parameters.statistics if self.job.cluster.half_precision else None
+            self._remote.publish(pack_weights(weights, half_from=half_from))
 
     # -------------------------------------------------------------- threads
 
@@ -158,7 +214,6 @@ class LearnerHost:
                 report["update_s"] = time.perf_counter() - began
                 self.reports[policy] = report
                 self.counters.add_batch(batch.steps, batch.steps * self.spec.frames_per_step, report)
-                weights = learner.weights()
-            self._weights.publish(pack_weights(weights))
+            self._publish(learner)
             if self._first_update_at is None:
-                self._first_update_at = time.time()
+                self._first_update_at = time.monotonic()

@@ -79,7 +79,10 @@ class Cluster:
             "give sqrt, auto, or a number of at least 1",
         )
         require(
-            0 <= self.port <= 65535, "cluster.port", self.port, "it must be 1024 to 65535, or 0 for a free one"
+            self.port == 0 or 1024 <= self.port <= 65535,
+            "cluster.port",
+            self.port,
+            "it must be 1024 to 65535, or 0 for a free one",
         )
         for name, usual in (("start_timeout_s", 60), ("silence_s", 10)):
             value = getattr(self, name)
@@ -111,9 +114,7 @@ class Cluster:
             "it must be 0 (actors wait for each update) or more (1)",
         )
         require(self.restart_limit >= 0, "cluster.restart_limit", self.restart_limit, "it must be 0 or more")
-        require(
-            self.learner_gpus in (0, 1), "cluster.learner_gpus", self.learner_gpus, "it must be 0 or 1"
-        )
+        require(self.learner_gpus in (0, 1), "cluster.learner_gpus", self.learner_gpus, "it must be 0 or 1")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,8 @@ from lamarckian_cli.launch.signals import Stop
 from lamarckian_cli.launch.summary import Totals, summarize
 
 POLL_S = 0.2
+IN_METRICS = ("actors", "actor_restarts", "sent_bytes", "machines", "tree_changes", "relay_bytes")
+"""What a training over Ray tells of itself beside its learning."""
 
 
 def train(job: Job, *, json_output: bool) -> dict[str, Any]:
@@ -87,7 +89,7 @@ class Session:
             if self.job.cluster.kind == "inproc":
                 self._run_inproc(state)
             else:
-                self._run_local(state)
+                self._run_distributed(state)
         if self.stop.interrupted and self.counters.batches <= self._earlier_batches:
             raise KeyboardInterrupt  # before anything was learned: there is nothing to sum up
         if self.counters.env_steps != self._logged_env_steps:
@@ -128,17 +130,19 @@ class Session:
         if self.version:
             self._save(training.state())
 
-    def _run_local(self, state: dict[str, Any] | None) -> None:
-        from lamarckian_cli.launch.local import Interrupted, LocalTraining
+    def _run_distributed(self, state: dict[str, Any] | None) -> None:
+        from lamarckian_cli.launch.distributed import DistributedTraining
+        from lamarckian_cli.launch.ray_cluster import Interrupted
 
-        training = LocalTraining(self.job, self.stop.event)
+        training = DistributedTraining(self.job, self.stop.event)
         self.display.phase("starting Ray, the learner and the actors")
         try:
             training.start(state)
             self._saved_at = time.monotonic()
             while not self.stop.event.wait(POLL_S):
+                self.display.note(training.notes)
                 progress = training.progress()
-                self._set_clock(progress["first_update_at"])
+                self._set_clock(progress["since_first_update_s"])
                 self._take_in(progress)
                 self._log()
                 if self._over():
@@ -156,15 +160,14 @@ class Session:
 
     def _take_in(self, progress: dict[str, Any]) -> None:
         self._take_counters(progress["counters"])
-        if self._rate_from is None and progress["first_update_at"] is not None:
+        if self._rate_from is None and progress["since_first_update_s"] is not None:
             # The first batch was sampled while the clock stood still.
             self._rate_from = self.counters.env_steps, self.counters.seconds
         self.reports = progress["reports"]
         self.version = next(iter(progress["versions"].values()))
         self.extra = {
-            "actor_restarts": progress["actor_restarts"],
             "dropped_messages": sum(progress["dropped_messages"].values()),
-            "sent_bytes": progress["sent_bytes"],
+            **{name: progress[name] for name in IN_METRICS if name in progress},
         }
 
     def _take_counters(self, state: dict[str, Any]) -> None:
@@ -188,12 +191,12 @@ class Session:
     def _start_clock(self) -> None:
         self._began = time.monotonic()
 
-    def _set_clock(self, first_update_at: float | None) -> None:
-        """It runs from the first update on, however late that is heard of."""
-        if first_update_at is None:
+    def _set_clock(self, since_first_update_s: float | None) -> None:
+        """It runs from the first update on, however late that is heard of, and whatever clock is there."""
+        if since_first_update_s is None:
             self._start_clock()
         elif self._rate_from is None:
-            self._began = time.monotonic() - (time.time() - first_update_at)
+            self._began = time.monotonic() - since_first_update_s
 
     def _tick(self) -> None:
         self.counters.seconds = self._earlier_s + time.monotonic() - self._began

@@ -11,6 +11,7 @@ from lamarckian_cli.records import DiscreteHead, MatchResult, SeatSpec, Unrolls,
 from lamarckian_cli.transport.codec import Message, MessageError
 
 UNROLLS, RESULTS, WEIGHTS = "unrolls", "results", "weights"
+_HALF_MAX = float(np.finfo(np.float16).max)
 _RESULT = tuple(field.name for field in fields(MatchResult))
 _PLAIN = ("log_prob", "reward", "terminated", "truncated", "decided", "version", "final_index")
 
@@ -75,16 +76,27 @@ def unpack_results(message: Message) -> list[MatchResult]:
         raise MessageError("unfitting", f"match results that are none: {error}") from None
 
 
-def pack_weights(weights: Weights) -> Message:
-    return Message(WEIGHTS, {"policy": weights.policy, "version": weights.version}, (weights.vector,))
+def pack_weights(weights: Weights, *, half_from: int | None = None) -> Message:
+    """One policy's weights; from `half_from` on as float16, if the numbers fit into it.
+
+    What stands before are observation statistics, whose range is the game's, so they stay float32.
+    """
+    header = {"policy": weights.policy, "version": weights.version}
+    if half_from is not None and np.abs(weights.vector[half_from:]).max(initial=0.0) < _HALF_MAX:
+        return Message(
+            WEIGHTS, header, (weights.vector[:half_from], weights.vector[half_from:].astype(np.float16))
+        )
+    return Message(WEIGHTS, header, (weights.vector,))
 
 
 def unpack_weights(message: Message) -> Weights:
-    """Raises MessageError if the message is not one flat float32 vector."""
-    if len(message.arrays) != 1 or message.arrays[0].ndim != 1 or message.arrays[0].dtype != np.float32:
+    """Raises MessageError if the message is not one flat float32 vector, its end maybe as float16."""
+    dtypes = [array.dtype.name for array in message.arrays]
+    if dtypes not in (["float32"], ["float32", "float16"]) or any(a.ndim != 1 for a in message.arrays):
         raise MessageError("unfitting", "weights that are not one float32 vector")
+    vector = message.arrays[0] if len(dtypes) == 1 else np.concatenate(message.arrays, dtype=np.float32)
     return Weights(
-        policy=str(message.header["policy"]), version=int(message.header["version"]), vector=message.arrays[0]
+        policy=str(message.header["policy"]), version=int(message.header["version"]), vector=vector
     )
 
 

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from lamarckian_cli.errors import ClusterError
-from lamarckian_cli.launch.local import LocalTraining
+from lamarckian_cli.launch.distributed import DistributedTraining
 from lamarckian_cli.launch.runfolder import RunFolder
 from lamarckian_cli.launch.signals import Stop
 from lamarckian_cli.launch.train import Session
@@ -44,7 +44,7 @@ def wait_until(holds, timeout_s=120.0):
 
 
 def test_a_killed_actor_is_started_again_and_training_goes_on(no_children_left):
-    training = LocalTraining(job_of([*SMALL, ENOUGH, "run.dir=unused"]), threading.Event())
+    training = DistributedTraining(job_of([*SMALL, ENOUGH, "run.dir=unused"]), threading.Event())
     try:
         training.start(None)
         wait_until(lambda: training.progress()["counters"]["env_steps"] > 0)
@@ -63,7 +63,7 @@ def test_a_killed_actor_is_started_again_and_training_goes_on(no_children_left):
 
 def test_more_actors_than_cores_are_refused_with_both_numbers():
     cores = len(os.sched_getaffinity(0))
-    training = LocalTraining(job_of(["cluster.actors=999", "run.dir=unused"]), threading.Event())
+    training = DistributedTraining(job_of(["cluster.actors=999", "run.dir=unused"]), threading.Event())
     with pytest.raises(ClusterError, match=rf"cluster\.actors is 999, but this machine gives {cores} cores"):
         training.start(None)
 
@@ -141,8 +141,8 @@ def test_the_clock_runs_from_the_first_update_however_late_it_is_heard_of(tmp_pa
     job = job_of([*SMALL, f"run.dir={tmp_path / 'run'}"])
     folder = RunFolder.create(tmp_path / "run", job.config, job.command_line, keep_checkpoints=1)
     session = Session(job, folder, Stop(), quiet=True)
-    for first_update_at, seconds in [(None, 0.0), (time.time() - 5.0, 5.0)]:
-        session._set_clock(first_update_at)
+    for since_first_update_s, seconds in [(None, 0.0), (5.0, 5.0)]:
+        session._set_clock(since_first_update_s)
         session._tick()
         assert session.counters.seconds == pytest.approx(seconds, abs=0.5)
 

@@ -1,0 +1,182 @@
+"""Which clusters `lamarck cluster up` has started, as files in ~/.lamarck/clusters, and how to join one.
+
+A cluster has a folder of its name: `cluster.json`, its authority, and for each machine a
+folder of secrets under `nodes/`. Home folders may be shared between machines, so nothing there
+is named by a process alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from lamarckian_cli.errors import ClusterError
+from lamarckian_cli.launch.clusters.secrets import ray_environment, write_private
+
+FILE = "cluster.json"
+DEFAULT_NAME = "default"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,40}")
+STARTING, UP, ENDING = "starting", "up", "ending"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One machine of a cluster."""
+
+    host: str  # as it was named for SSH; empty: the machine that `up` was typed on
+    address: str  # that the others reach it by
+    python: str
+    user: str | None = None
+    ssh: tuple[str, ...] = ()
+    pid: int = 0  # of the process that everything of Ray there hangs under
+    started: float = 0.0  # when that process did, in seconds since 1970
+
+    @property
+    def is_head(self) -> bool:
+        return not self.host
+
+    @property
+    def label(self) -> str:
+        """What it is called in messages and as a folder; a host's name has no space."""
+        return self.host or "this machine"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """A cluster as its folder tells."""
+
+    name: str
+    identity: str  # random; marks all of its processes
+    state: str  # starting, up or ending
+    address: str  # HOST:PORT of its head
+    created: float  # seconds since 1970
+    nodes: tuple[Node, ...]  # the head first, until it has ended
+
+    @property
+    def head(self) -> Node:
+        return self.nodes[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """How to join a cluster from this machine."""
+
+    name: str
+    address: str  # for ray.init(address=...)
+    environment: dict[str, str]  # to be set before Ray is imported
+
+
+def find_access(address: str = "auto") -> Access | None:
+    """How to join the cluster that `cluster.address` means; None where none of ours is meant.
+
+    `auto` means the one that is up, a name the one of that name, HOST:PORT the one there. A
+    ClusterError where several are up, or the one that is meant is gone or not yet there.
+    """
+    records = list(read_records())
+    if address != "auto":
+        meant = [record for record in records if address in (record.name, record.address)]
+        if not meant and ":" not in address:
+            raise ClusterError(
+                f"cluster.address is {address!r}; there is no cluster of that name "
+                f"({named(records)}): give HOST:PORT, auto or a name"
+            )
+        records = meant
+    if len(records) > 1:
+        raise ClusterError(
+            f"cluster.address is 'auto', but {len(records)} clusters are up; "
+            f"name one: cluster.address={records[0].name} ({named(records)})"
+        )
+    if not records:
+        return None
+    (record,) = records
+    check_alive(record)
+    folder = node_folder(record.name, record.head.label)
+    return Access(name=record.name, address=record.address, environment=ray_environment(folder))
+
+
+def check_alive(record: Record) -> None:
+    """Raise a ClusterError unless the cluster has been brought up and its head, on this machine, runs."""
+    remedy = f"lamarck cluster down --name {record.name} clears it away"
+    if record.state != UP:
+        raise ClusterError(
+            f"cluster {record.name} is {record.state}, or that was cut short; "
+            f"wait for lamarck cluster up or down, or {remedy}"
+        )
+    if not is_running(record.head.pid, record.head.started):
+        raise ClusterError(
+            f"cluster {record.name} has lost its head: process {record.head.pid} has ended; "
+            f"{remedy}, then bring it up again"
+        )
+
+
+def read_records() -> Iterator[Record]:
+    """Every cluster that has a folder, by name."""
+    for path in sorted(clusters_folder().glob(f"*/{FILE}")):
+        yield read_record(path.parent.name)
+
+
+def read_record(name: str) -> Record:
+    """The cluster of this name. A ClusterError where there is none, or its file cannot be read."""
+    path = cluster_folder(name) / FILE
+    try:
+        tree = json.loads(path.read_text(encoding="utf-8"))
+        nodes = tuple(Node(**{**node, "ssh": tuple(node["ssh"])}) for node in tree.pop("nodes"))
+        return Record(**tree, nodes=nodes)
+    except FileNotFoundError as error:
+        raise ClusterError(
+            f"there is no cluster {name!r} ({named(list(read_records()))}); "
+            "start one with lamarck cluster up --here"
+        ) from error
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ClusterError(
+            f"{path} cannot be read ({error}); end what runs of that cluster, then remove {path.parent}"
+        ) from error
+
+
+def write_record(record: Record) -> None:
+    """Put it into its folder, all at once."""
+    tree: dict[str, Any] = dataclasses.asdict(record)
+    write_private(cluster_folder(record.name), {FILE: json.dumps(tree, indent=1) + "\n"})
+
+
+def check_name(name: str) -> None:
+    """Raise a ClusterError where a cluster, whose name is a folder's, cannot be called so."""
+    if not NAME.fullmatch(name):
+        raise ClusterError(
+            f"--name is {name!r}; take letters, digits, dots, dashes and underscores, at most 41, "
+            "the first of them a letter or digit"
+        )
+
+
+def clusters_folder() -> Path:
+    return Path.home() / ".lamarck" / "clusters"
+
+
+def cluster_folder(name: str) -> Path:
+    return clusters_folder() / name
+
+
+def node_folder(name: str, label: str) -> Path:
+    """Where a machine keeps its secrets; the same path on every machine that has the same home."""
+    return cluster_folder(name) / "nodes" / re.sub(r"[^\w.-]", "_", label)
+
+
+def named(records: list[Record]) -> str:
+    """Which clusters there are, for a message."""
+    return f"there are: {', '.join(r.name for r in records)}" if records else "there is none"
+
+
+def is_running(pid: int, started: float) -> bool:
+    """Whether this very process runs; another one of the same number is another one."""
+    try:
+        process = psutil.Process(pid)
+        return process.status() != psutil.STATUS_ZOMBIE and abs(process.create_time() - started) < 1.0
+    except psutil.NoSuchProcess:
+        return False

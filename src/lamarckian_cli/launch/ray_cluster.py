@@ -1,0 +1,202 @@
+"""The Ray cluster that a job runs on: started on this machine for the job, or joined.
+
+Ray is imported here when it is needed, and what it raises leaves here as a LamarckError.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import logging
+import os
+import signal
+import socket
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from lamarckian_cli import errors
+from lamarckian_cli.errors import ClusterError, LamarckError, RunError
+from lamarckian_cli.launch.clusters.record import find_access
+from lamarckian_cli.launch.placement import Machine
+from lamarckian_cli.launch.settings import Cluster
+
+LOOK_S = 0.2  # how often a wait looks whether it was asked to stop
+LOOPBACK = "127.0.0.1"
+
+
+class Interrupted(Exception):
+    """A signal asked to stop while something was waited for."""
+
+
+class Process:
+    """A host in a process of its own. Torch takes seconds to import, and is imported there alone."""
+
+    def __init__(self, host: str, *arguments: Any) -> None:
+        # What a constructor raises would look like a process that died; `call` says it instead.
+        self._error: Exception | None = None
+        try:
+            module, _, name = host.partition(":")
+            hosts = importlib.import_module(f"lamarckian_cli.launch.{module}")
+            self._host = getattr(hosts, name)(*arguments)
+        except Exception as error:
+            self._error = error
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        if self._error is not None:
+            raise self._error
+        return getattr(self._host, method)(*arguments)
+
+
+def ray() -> Any:
+    """The package; it takes a second to import."""
+    import ray
+
+    return ray
+
+
+def available_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def start(cores: int) -> None:
+    """A cluster of this machine alone, that ends with this process."""
+    _init(
+        "Ray did not start: {}; `lamarck doctor` looks at it",
+        address="local",
+        num_cpus=cores,
+        include_dashboard=False,
+    )
+
+
+def join(cluster: Cluster) -> None:
+    """Join the cluster that is there: at `cluster.address`, or the one that `lamarck cluster up` made."""
+    access = find_access(cluster.address)
+    address = cluster.address
+    if access is not None:
+        address = access.address
+        os.environ.update(access.environment)
+    runtime = {} if cluster.working_dir is None else {"runtime_env": {"working_dir": cluster.working_dir}}
+    _init(
+        f"cluster.address is {cluster.address!r}; no Ray cluster could be joined there: {{}}; bring one up "
+        "with lamarck cluster up, give its address, or train on this machine alone with cluster=local",
+        address=address,
+        **runtime,
+    )
+
+
+def machines() -> list[Machine]:
+    """The machines that are alive, this one first."""
+    here = ray().get_runtime_context().get_node_id()
+    found = [
+        Machine(
+            node_id=node["NodeID"],
+            address=node["NodeManagerAddress"],
+            name=node["NodeManagerHostname"],
+            cores=int(node["Resources"].get("CPU", 0)),
+            gpus=int(node["Resources"].get("GPU", 0)),
+            here=node["NodeID"] == here,
+        )
+        for node in ray().nodes()
+        if node["Alive"]
+    ]
+    return sorted(found, key=lambda machine: (not machine.here, machine.name, machine.node_id))
+
+
+def this_machine(cores: int) -> Machine:
+    """The one machine of a cluster that was started for the job."""
+    node_id = ray().get_runtime_context().get_node_id()
+    return Machine(node_id=node_id, address=LOOPBACK, name=socket.gethostname(), cores=cores, here=True)
+
+
+def process_on(machine: Machine, host: str, *arguments: Any, **options: Any) -> Any:
+    """A handle on a host in a process of its own on that machine, and on no other."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    where = NodeAffinitySchedulingStrategy(node_id=machine.node_id, soft=False)
+    made = ray().remote(Process).options(scheduling_strategy=where, **options)
+    return made.remote(host, *arguments)
+
+
+class Calls:
+    """Control calls that wait, up to a deadline, and look meanwhile whether the user wants to stop."""
+
+    def __init__(self, stopped: threading.Event, timeout_s: float) -> None:
+        self._stopped, self._timeout_s = stopped, timeout_s
+        self.running = False  # from then on a stop does not cut a call short
+
+    def result(self, reference: Any, doing: str) -> Any:
+        """What a call gives. Raises Interrupted, and LamarckErrors that say what was being done."""
+        deadline = time.monotonic() + self._timeout_s
+        while not ray().wait([reference], timeout=LOOK_S)[0]:
+            if self._stopped.is_set() and not self.running:
+                raise Interrupted
+            if time.monotonic() > deadline:
+                raise ClusterError(
+                    f"{doing} took more than {self._timeout_s:g} s; is the machine busy, or its cores taken "
+                    "by another job? Raise cluster.start_timeout_s"
+                )
+        return value(reference, doing)
+
+
+def value(reference: Any, doing: str) -> Any:
+    """What a call that has ended gave, or the LamarckError that it raised."""
+    try:
+        return ray().get(reference)
+    except ray().exceptions.RayTaskError as error:
+        raise cause(error, doing) from error
+    except ray().exceptions.RayActorError as error:
+        raise RunError(
+            f"a process ended while {doing}: {first_line(error)}; "
+            "continue from the last checkpoint with resume=FOLDER"
+        ) from error
+
+
+def cause(error: Any, doing: str) -> LamarckError:
+    """What a host raised, as the user should read it."""
+    inner = getattr(error, "cause", None) or error
+    for cls in type(inner).__mro__:
+        if cls.__module__ == errors.__name__ and cls is not LamarckError:
+            made: LamarckError = getattr(errors, cls.__name__)(str(getattr(inner, "cause", inner)))
+            return made
+    if isinstance(inner, LamarckError):
+        return LamarckError(str(inner))
+    return RunError(f"{doing} failed: {type(inner).__name__}: {first_line(inner)}")
+
+
+def first_line(error: object) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def _init(trouble: str, **options: Any) -> None:
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # What Ray says of a worker that died stands in its own logs; it would print it on standard output.
+    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        package = ray()
+        # Ray makes a token for the cluster by itself, and says so in a warning.
+        logging.getLogger("ray").setLevel(logging.ERROR)
+        try:
+            with _own_handlers():
+                package.init(
+                    logging_level=logging.ERROR, log_to_driver=False, configure_logging=False, **options
+                )
+        except (RuntimeError, ConnectionError, TimeoutError, OSError, ValueError) as error:
+            raise ClusterError(trouble.format(first_line(error))) from error
+
+
+@contextlib.contextmanager
+def _own_handlers() -> Iterator[None]:
+    """Take back the signals that Ray makes its own when it starts."""
+    ours = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            for number, handler in ours.items():
+                signal.signal(number, handler)
