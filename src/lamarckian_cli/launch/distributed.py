@@ -8,6 +8,7 @@ and one that comes is taken in; training goes on meanwhile.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 import time
 from collections import Counter
@@ -34,7 +35,9 @@ class Actor:
     number: int
     machine: Machine
     handle: Any
-    run: Any = None  # the reference of its run
+    run: Any  # the reference of its run; None after its end
+    ended_at: float = 0.0  # when that was seen, ...
+    reason: str = ""  # ... and what Ray says of it
 
 
 class DistributedTraining:
@@ -53,6 +56,7 @@ class DistributedTraining:
         self._channels: dict[str, str] = {}  # of the learner's machine
         self._agents: NodeAgents | None = None
         self._actors: dict[int, Actor] = {}  # by number
+        self._sharing = 0  # among how many of them a batch is shared
 
     # -------------------------------------------------------------- bringing up
 
@@ -71,9 +75,10 @@ class DistributedTraining:
         self._start_learner(placement, state)
         if self._agents is not None:
             self._start_agents(placement, self._agents)
+        self._sharing = placement.total_actors
         for machine, count in placement.actors:
             for _ in range(count):
-                self._start_actor(len(self._actors), machine, placement.total_actors)
+                self._start_actor(len(self._actors), machine)
         self._calls.result(self._learner.call.remote("start"), "starting the learner")
         if self._agents is not None:
             self._wait_for_agents(self._agents)
@@ -150,7 +155,7 @@ class DistributedTraining:
                     "cluster.port=N opened), or raise cluster.start_timeout_s"
                 )
 
-    def _start_actor(self, number: int, machine: Machine, total: int) -> None:
+    def _start_actor(self, number: int, machine: Machine) -> None:
         assert self._placement is not None
         here = machine.node_id == self._placement.learner.node_id
         channels = self._channels
@@ -163,7 +168,7 @@ class DistributedTraining:
             self.job,
             number,
             channels,
-            total,
+            self._sharing,
             num_cpus=1,
             max_concurrency=3,
         )
@@ -178,7 +183,7 @@ class DistributedTraining:
             self._look_after_machines(self._agents)
         progress: dict[str, Any] = self._calls.result(self._learner.call.remote("progress"), "learning")
         progress["actor_restarts"] = self.restarts
-        progress["actors"] = len(self._actors)
+        progress["actors"] = self._sharing
         if self._agents is not None:
             progress.update(self._agents.report())
         return progress
@@ -203,23 +208,37 @@ class DistributedTraining:
         return {} if self._agents is None else self._agents.tree()
 
     def _look_after_actors(self) -> None:
+        """Start those again that ended, once it is known that their machine did not end with them."""
         ray = ray_cluster.ray()
-        runs = {actor.run: actor for actor in self._actors.values()}
+        runs = {actor.run: actor for actor in self._actors.values() if actor.run is not None}
         ended, _ = ray.wait(list(runs), num_returns=len(runs), timeout=0) if runs else ([], [])
         for reference in ended:
             actor = runs[reference]
-            del self._actors[actor.number]
             try:
                 ray.get(reference)
+                reason = "it was asked to stop"
             except ray.exceptions.RayActorError as error:
-                if not self._is_here(actor.machine):
-                    continue  # it went with its machine
-                self._count_restart(actor, error)
+                reason = ray_cluster.first_line(error)
             except ray.exceptions.RayTaskError as error:
                 if self._is_here(actor.machine):
                     raise ray_cluster.cause(error, f"actor {actor.number}") from error
-                continue
-            self._start_actor(actor.number, actor.machine, len(self._actors) + 1)
+                reason = ray_cluster.first_line(error)
+            actor.run, actor.ended_at, actor.reason = None, time.monotonic(), reason
+        for actor in [actor for actor in self._actors.values() if actor.run is None]:
+            if self._lives(actor.machine, actor.ended_at):
+                self._count_restart(actor)
+                with contextlib.suppress(ray.exceptions.RayError):
+                    ray.kill(actor.handle)  # Ray may only have lost sight of it
+                self._start_actor(actor.number, actor.machine)
+            elif not self._is_here(actor.machine):
+                del self._actors[actor.number]  # it went with its machine
+
+    def _lives(self, machine: Machine, since: float) -> bool:
+        """Whether a machine showed signs of life after that time."""
+        assert self._placement is not None
+        if machine.node_id == self._placement.learner.node_id:
+            return True
+        return self._agents is not None and self._agents.answered_since(machine, since)
 
     def _is_here(self, machine: Machine) -> bool:
         """Whether a machine can have actors now."""
@@ -228,14 +247,13 @@ class DistributedTraining:
             return True
         return self._agents is not None and machine in self._agents.ready()
 
-    def _count_restart(self, actor: Actor, error: Exception) -> None:
+    def _count_restart(self, actor: Actor) -> None:
         self.restarts += 1
         if self.restarts > self.job.cluster.restart_limit:
             raise ClusterError(
                 f"actors died {self.restarts} times, more than cluster.restart_limit="
-                f"{self.job.cluster.restart_limit}; the last, actor {actor.number}: "
-                f"{ray_cluster.first_line(error)}"
-            ) from error
+                f"{self.job.cluster.restart_limit}; the last, actor {actor.number}: {actor.reason}"
+            )
 
     def _look_after_machines(self, agents: NodeAgents) -> None:
         """Take in machines that came, do without those that went, and keep the number of actors."""
@@ -250,16 +268,19 @@ class DistributedTraining:
                 agents.add(machine)
         usable = [machine for machine in present if self._is_here(machine)]
         running = Counter(actor.machine.node_id for actor in self._actors.values())
-        places = vacancies(self._placement, usable, running)
-        if places or gone:
-            total = len(self._actors) + len(places)
-            for actor in self._actors.values():
-                actor.handle.call.remote("share_among", total)
-            for machine in places:
-                number = next(n for n in range(total) if n not in self._actors)
-                self._start_actor(number, machine, total)
+        for machine in vacancies(self._placement, usable, running):
+            self._start_actor(next(n for n in itertools.count() if n not in self._actors), machine)
+        self._share()
         self.notes += agents.notes
         agents.notes.clear()
+
+    def _share(self) -> None:
+        """Tell the actors among how many of them a batch is shared: those whose machine answers."""
+        sharing = max(1, sum(self._is_here(actor.machine) for actor in self._actors.values()))
+        if sharing != self._sharing:
+            self._sharing = sharing
+            for actor in self._actors.values():
+                actor.handle.call.remote("share_among", sharing)
 
     def _let_go(self, machine: Machine) -> None:
         """The actors of a machine whose agent is gone are of no use, if they still run."""
@@ -291,5 +312,5 @@ class DistributedTraining:
         if self._agents is not None:
             stops += [handle.call.remote("stop") for handle in self._agents.handles()]
         ray.wait(stops, num_returns=len(stops), timeout=STOP_TIMEOUT_S) if stops else None
-        runs = [actor.run for actor in self._actors.values()]
+        runs = [actor.run for actor in self._actors.values() if actor.run is not None]
         ray.wait(runs, num_returns=len(runs), timeout=STOP_TIMEOUT_S) if runs else None

@@ -34,8 +34,11 @@ class Agent:
     machine: Machine
     handle: Any
     pending: Any  # reference of the control call that is under way
-    doing: str  # describe, join or status
+    doing: str  # which: describe, join or status
     answered_at: float
+    asked_at: float = 0.0  # when the call was made that was answered last
+    asking_at: float = 0.0  # when the one that is under way was
+    asked: tuple[Any, ...] = ()  # its arguments
     facts: dict[str, Any] = field(default_factory=dict)  # of `describe`
     status: dict[str, Any] = field(default_factory=dict)
     parent: str = ""  # where it was told to hang
@@ -103,6 +106,11 @@ class NodeAgents:
         """Machines whose agent has joined and answers."""
         return [agent.machine for agent in self._agents.values() if agent.ready]
 
+    def answered_since(self, machine: Machine, when: float) -> bool:
+        """Whether the machine's agent has answered after that time of the clock."""
+        agent = self._agents.get(machine.node_id)
+        return agent is not None and not agent.silent and agent.asked_at > when
+
     def channels(self, machine: Machine) -> dict[str, str]:
         """Where the actors of a machine find weights and take unrolls."""
         channels: dict[str, str] = self._agents[machine.node_id].facts["channels"]
@@ -117,8 +125,8 @@ class NodeAgents:
         for agent in list(self._agents.values()):
             try:
                 self._look_at(agent, now)
-            except ray_cluster.ray().exceptions.RayActorError as error:
-                self._forget(agent, f"its node agent ended: {ray_cluster.first_line(error)}")
+            except ray_cluster.ray().exceptions.RayActorError:
+                self._forget(agent, "its node agent has ended, or Ray cannot reach it")
                 dead.append(agent.machine)
             except LamarckError as error:
                 self._unfit.add(agent.machine.node_id)
@@ -158,7 +166,10 @@ class NodeAgents:
             answer = ray.get(agent.pending)
         except ray.exceptions.RayTaskError as error:
             raise ray_cluster.cause(error, "starting a node agent") from error
-        agent.answered_at = now
+        except ray.exceptions.ActorUnavailableError:  # Ray lost sight of it: it may be there still
+            agent.pending = agent.handle.call.remote(agent.doing, *agent.asked)
+            return
+        agent.answered_at, agent.asked_at, agent.asking_at = now, agent.asking_at, now
         if agent.silent:
             agent.silent = False
             self.notes.append(f"{named(agent.machine)} answers again")
@@ -170,22 +181,20 @@ class NodeAgents:
     def _described(self, agent: Agent, facts: dict[str, Any]) -> None:
         agent.facts = facts
         self._check(agent)
-        agent.doing = "join"
-        agent.pending = agent.handle.call.remote(
-            "join",
-            self._learner["unrolls"],
-            max(1, self._actors_on(agent.machine)),
-            self._cluster.start_timeout_s / 2,
-        )
+        actors = max(1, self._actors_on(agent.machine))
+        self._ask(agent, "join", self._learner["unrolls"], actors, self._cluster.start_timeout_s / 2)
 
     def _take_status(self, agent: Agent, answer: Any) -> None:
         if agent.doing == "status":
             agent.status = answer
             self._avoid_what_is_out_of_reach(agent)
-        agent.doing = "status"
-        agent.pending = agent.handle.call.remote("status")
+        self._ask(agent, "status")
         if agent not in self._order:
             self._order.append(agent)
+
+    def _ask(self, agent: Agent, method: str, *arguments: Any) -> None:
+        agent.doing, agent.asked = method, arguments
+        agent.pending = agent.handle.call.remote(method, *arguments)
 
     def _silence_s(self, agent: Agent) -> float:
         """Starting takes longer than answering."""
@@ -284,10 +293,12 @@ class NodeAgents:
             return
         if at == self._learner["weights"]:
             return  # `waiting_for` says so while the job starts; later the link tries on by itself
+        relay = next((a for a in self._order if a.facts["weights"] == at), None)
+        if relay is None or self._clock() - relay.answered_at > 2 * LOOK_EVERY_S:
+            return  # the relay is gone, or about to be known as gone
         agent.avoids.add(at)
-        relay = next((a.machine for a in self._order if a.facts["weights"] == at), None)
         self.notes.append(
-            f"{named(agent.machine)} cannot reach the node agent of {named(relay) if relay else at} "
+            f"{named(agent.machine)} cannot reach the node agent of {named(relay.machine)} "
             f"({weights['error']}); it gets weights from the learner instead. Let machines connect to each "
             "other, on one port with cluster.port=N"
         )

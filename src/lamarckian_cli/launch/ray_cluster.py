@@ -11,10 +11,12 @@ import logging
 import os
 import signal
 import socket
+import sys
+import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from lamarckian_cli import errors
@@ -181,13 +183,46 @@ def _init(trouble: str, **options: Any) -> None:
         package = ray()
         # Ray makes a token for the cluster by itself, and says so in a warning.
         logging.getLogger("ray").setLevel(logging.ERROR)
-        try:
-            with _own_handlers():
+        with _own_handlers(), _captured_stderr() as said:
+            try:
                 package.init(
                     logging_level=logging.ERROR, log_to_driver=False, configure_logging=False, **options
                 )
-        except (RuntimeError, ConnectionError, TimeoutError, OSError, ValueError) as error:
-            raise ClusterError(trouble.format(first_line(error))) from error
+            except (RuntimeError, ConnectionError, TimeoutError, OSError, ValueError) as error:
+                raise ClusterError(trouble.format(_why(error, said()))) from error
+
+
+def _why(error: Exception, said: str) -> str:
+    """Why Ray was not joined; what it is about, Ray's own processes say on standard error alone."""
+    if "InvalidAuthToken" in said or "InvalidAuthToken" in str(error):
+        return (
+            "it wants a token, and has been given none or another one: set RAY_AUTH_MODE=token and "
+            "RAY_AUTH_TOKEN_PATH=FILE with the cluster's token (its head usually has it in ~/.ray/auth_token)"
+        )
+    if any(word in said for word in ("SSL", "TLS", "certificate")):
+        return (
+            "it speaks TLS with other certificates, or one side does not: set RAY_USE_TLS=1, "
+            "RAY_TLS_SERVER_CERT, RAY_TLS_SERVER_KEY and RAY_TLS_CA_CERT to the cluster's"
+        )
+    return first_line(error)
+
+
+@contextlib.contextmanager
+def _captured_stderr() -> Iterator[Callable[[], str]]:
+    """Keep what this process's libraries write to standard error meanwhile; they pass Python's own by."""
+    sys.stderr.flush()
+    try:
+        ours = os.dup(2)
+    except OSError:  # it is closed
+        yield lambda: ""
+        return
+    with tempfile.TemporaryFile() as kept:
+        os.dup2(kept.fileno(), 2)
+        try:
+            yield lambda: os.pread(kept.fileno(), 1 << 20, 0).decode(errors="replace")
+        finally:
+            os.dup2(ours, 2)
+            os.close(ours)
 
 
 @contextlib.contextmanager
