@@ -243,8 +243,11 @@ class NodeAgents:
 
         Each of a few machines is hung alone under the learner, until it has the first weights.
         """
-        measured = []
-        for agent in self._order[:PROBED]:
+        measured: list[dict[str, Any]] = []
+        probed = self._order[:PROBED]
+        if len(probed) < min(PROBED, len(self._agents)) or not probed:
+            return
+        for agent in probed:
             if not agent.parent:
                 self._hang(agent, self._learner["weights"])
             weights = agent.status.get("weights", {})
