@@ -25,6 +25,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import textwrap
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ from lamarckian_cli.errors import ClusterError
 NETWORK = IPv4Network("10.77.0.0/16")
 PRIVATE_FOLDERS = (Path("/tmp"), Path("/dev/shm"))
 MIB = 2**20
+COMMAND_SHOWN = 100  # characters of it in a message
 DEADLINE_S = 30.0  # for a host to be ready, or gone; each takes well under a second
 BURST_S, BURST_BYTES = 0.001, 32 * 1024  # what a link lets through at once: the larger of both
 QUEUE_S, QUEUE_BYTES = 0.2, 8 * MIB  # what waits before a link drops: the larger of both
@@ -172,7 +174,7 @@ class Host:
         try:
             out, err = process.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired as late:
-            command = " ".join(map(str, argv))
+            command = textwrap.shorten(" ".join(map(str, argv)), COMMAND_SHOWN)
             raise ClusterError(f"{self.name}: {command} took more than {timeout_s:g} s") from late
         finally:
             if process.poll() is None:

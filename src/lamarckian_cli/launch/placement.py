@@ -17,7 +17,7 @@ from lamarckian_cli.errors import ClusterError
 from lamarckian_cli.launch.settings import Cluster
 
 REPLACED = ("cluster", "cluster.actors", "cluster.cores", "cluster.cores_per_machine", "cluster.learner_gpus")
-"""What the command that fits the machines says anew, so it leaves these out."""
+"""Keys that say how large a cluster is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +109,11 @@ def vacancies(placement: Placement, machines: Sequence[Machine], running: Mappin
     return [machine for machine in machines for _ in range(added.get(machine.node_id, 0))]
 
 
+def without_size(command: Sequence[str]) -> list[str]:
+    """A command line without what it says of the cluster's size, to be said anew."""
+    return [word for word in command if key_of(word) not in REPLACED]
+
+
 def _learner(machines: Sequence[Machine]) -> Machine:
     """The learner's machine: with a GPU, then the one here, then the one that costs the fewest actors."""
     with_gpu = [machine for machine in machines if machine.gpus]
@@ -171,9 +176,9 @@ def _machines(count: int) -> str:
 
 def _command_that_fits(cluster: Cluster, actors: int, command: Sequence[str], *, without_gpu: bool) -> str:
     """The command as typed, asking for no more than is there."""
-    words = [word for word in command or ("lamarck", "train") if _key(word) not in REPLACED]
+    words = without_size(command or ("lamarck", "train"))
     given = [f"cluster.actors={actors}"]
-    if any(_key(word) == "resume" for word in words):  # its groups stay as they are
+    if any(key_of(word) == "resume" for word in words):  # its groups stay as they are
         given += ["cluster.learner_gpus=0"] if cluster.learner_gpus and without_gpu else []
     else:
         given.insert(0, "cluster=auto")
@@ -181,7 +186,7 @@ def _command_that_fits(cluster: Cluster, actors: int, command: Sequence[str], *,
     return shlex.join([*words, *given])
 
 
-def _key(word: str) -> str:
+def key_of(word: str) -> str:
     """The key that an override sets; empty where it is none."""
     name, equals, _ = word.lstrip("+~").partition("=")
     return name if equals else ""

@@ -140,8 +140,8 @@ class Session:
             training.start(state)
             self._saved_at = time.monotonic()
             while not self.stop.event.wait(POLL_S):
-                self.display.note(training.notes)
                 progress = training.progress()
+                self.display.note(training.notes)
                 self._set_clock(progress["since_first_update_s"])
                 self._take_in(progress)
                 self._log()

@@ -22,7 +22,7 @@ from typing import Any
 from lamarckian_cli.errors import ClusterError
 from lamarckian_cli.launch.clusters import record as records
 from lamarckian_cli.launch.clusters.record import Node, Record
-from lamarckian_cli.launch.clusters.secrets import TOKEN, Authority, new_token, write_private
+from lamarckian_cli.launch.clusters.secrets import TOKEN, Authority, new_secrets, write_private
 from lamarckian_cli.launch.clusters.ssh import QUERY_TIMEOUT_S, ask, ask_all, first_of
 from lamarckian_cli.launch.clusters.takedown import count, end, folder_there, identity_of, machines_of
 
@@ -63,20 +63,10 @@ def up(asked: Bringup, say: Say) -> Record:
     hosts = [Node(host=h, address="", python=asked.python, user=asked.user, ssh=ssh) for h in asked.hosts]
     say(f"looking at {count(1 + len(hosts), 'machine')}")
     probes = _probe([HERE, *hosts])
+    new = []
     if known is None:
-        address = asked.address or _address_of_head(probes, asked.hosts)
-        here = dataclasses.replace(HERE, address=address)
-        known = Record(
-            name=asked.name,
-            identity=random_numbers.token_hex(8),
-            state=records.STARTING,
-            address="",
-            created=time.time(),
-            nodes=(here,),
-        )
-        new = [here]
-    else:
-        new = []
+        known = _new_record(asked, probes)
+        new = [known.head]
     hosts = [dataclasses.replace(n, address=_address_of_host(n, probes[n.label])) for n in hosts]
     return _start(asked, known, [*new, *hosts], probes, say)
 
@@ -154,6 +144,27 @@ def _is_loopback(address: str) -> bool:
 # ---------------------------------------------------------------------- starting
 
 
+def _new_record(asked: Bringup, probes: Mapping[str, Mapping[str, Any]]) -> Record:
+    """Of a cluster of this machine alone, not yet started; its folder is this command's from here on."""
+    folder = records.cluster_folder(asked.name)
+    try:
+        folder.mkdir(mode=0o700, parents=True)
+    except FileExistsError as error:
+        raise ClusterError(
+            f"{folder} is there already; another lamarck cluster up is at work, or was cut short: "
+            "wait for it, or remove that folder"
+        ) from error
+    address = asked.address or _address_of_head(probes, asked.hosts)
+    return Record(
+        name=asked.name,
+        identity=random_numbers.token_hex(8),
+        state=records.STARTING,
+        address="",
+        created=time.time(),
+        nodes=(dataclasses.replace(HERE, address=address),),
+    )
+
+
 def _start(
     asked: Bringup, known: Record, new: Sequence[Node], probes: Mapping[str, Mapping[str, Any]], say: Say
 ) -> Record:
@@ -193,11 +204,9 @@ def _start(
 def _secrets_of(record: Record) -> tuple[Authority, str]:
     """The cluster's authority and token; made where it has none yet."""
     folder = records.cluster_folder(record.name)
-    if record.state == records.UP:
-        return Authority.read(folder), (folder / TOKEN).read_text(encoding="utf-8")
-    authority, token = Authority.new(record.name), new_token()
-    write_private(folder, {**authority.files(), TOKEN: token})
-    return authority, token
+    if record.state != records.UP:
+        write_private(folder, new_secrets(record.name))
+    return Authority.read(folder), (folder / TOKEN).read_text(encoding="utf-8")
 
 
 def _start_node(

@@ -1,6 +1,6 @@
 """One machine's part in bringing a cluster up: asked over SSH, answered in JSON.
 
-    python -m lamarckian_cli.launch.clusters.node probe|start|machines|stop  < request.json
+    python -P -m lamarckian_cli.launch.clusters.node probe|start|machines|stop  < request.json
 
 The answer is the last line, behind MARK: what a login shell prints is passed over. `{"error":
 ...}` is an answer too. All processes that `start` brings up carry the machine's identity in their

@@ -2,8 +2,8 @@
 
 Each cluster has a certificate authority of its own, and every machine a certificate by it.
 Ray's TLS is mutual: who has no certificate of this authority is not talked to.
-`python -m lamarckian_cli.launch.clusters.secrets AUTHORITY FOLDER NAME...` makes a machine's
-certificate on that machine, for places where its address is known only there (Kubernetes).
+`python -m lamarckian_cli.launch.clusters.secrets SECRETS FOLDER NAME...` makes a machine's files
+on that machine, for places where its address is known only there (Kubernetes, a cloud).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import datetime
 import ipaddress
 import os
 import secrets
+import shlex
 import socket
 import sys
 from collections.abc import Mapping, Sequence
@@ -34,6 +35,7 @@ CLOCKS_DIFFER = datetime.timedelta(hours=1)
 LOOPBACK = ("127.0.0.1", "localhost")
 TOKEN, AUTHORITY, AUTHORITY_KEY = "auth_token", "ca.pem", "ca-key.pem"  # names of files
 CERTIFICATE, KEY = "cert.pem", "key.pem"
+EXPORTS = "ray.sh"  # for a shell to read
 
 
 def new_token() -> str:
@@ -68,6 +70,7 @@ class Authority:
             _builder(subject, subject, key.public_key())
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             .add_extension(signs_certificates, critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
             .sign(key, hashes.SHA256())
         )
         return cls(certificate=_certificate_pem(made), key=_key_pem(key))
@@ -95,11 +98,19 @@ class Authority:
         made = (
             _builder(_subject(names[0]), issuer, key.public_key())
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False
+            )
             .add_extension(x509.ExtendedKeyUsage(both), critical=False)
             .add_extension(x509.SubjectAlternativeName(known_as), critical=False)
             .sign(signer, hashes.SHA256())
         )
         return {CERTIFICATE: _certificate_pem(made), KEY: _key_pem(key), AUTHORITY: self.certificate}
+
+
+def new_secrets(name: str) -> dict[str, str]:
+    """The files of a new cluster: its authority and its token."""
+    return {**Authority.new(name).files(), TOKEN: new_token()}
 
 
 def ray_environment(folder: Path) -> dict[str, str]:
@@ -127,10 +138,13 @@ def write_private(folder: Path, files: Mapping[str, str]) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Make this machine's certificate by the authority of the first folder, into the second."""
-    source, target, *names = arguments
-    known_as = [name for name in (*names, socket.gethostname()) if name]
-    write_private(Path(target), Authority.read(Path(source)).issue(known_as))
+    """Make this machine's files by the authority and token of the first folder, in the second."""
+    source, target = map(Path, arguments[:2])
+    known_as = [name for name in (*arguments[2:], socket.gethostname()) if name]
+    exports = [f"export {k}={shlex.quote(v)}\n" for k, v in ray_environment(target.absolute()).items()]
+    token = (source / TOKEN).read_text(encoding="utf-8")
+    files = {**Authority.read(source).issue(known_as), TOKEN: token, EXPORTS: "".join(exports)}
+    write_private(target, files)
 
 
 def _builder(

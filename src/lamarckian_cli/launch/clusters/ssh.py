@@ -33,7 +33,8 @@ def ask(
 
     The `environment` is for this machine alone; over SSH none is passed on.
     """
-    command = [node.python, "-m", "lamarckian_cli.launch.clusters.node", action]
+    # -P: nothing in the folder where it happens to start hides a package.
+    command = [node.python, "-P", "-m", "lamarckian_cli.launch.clusters.node", action]
     if not node.is_head:
         command = [*_ssh(node), shlex.join(["exec", *command])]
     try:

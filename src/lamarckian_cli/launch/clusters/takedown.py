@@ -89,6 +89,8 @@ def _status(record: Record) -> dict[str, Any]:
 
 def machines_of(record: Record) -> list[dict[str, Any]]:
     """What Ray knows of the cluster's machines; asked in a process of its own, with its secrets."""
+    if record.state == records.ENDING or not records.is_running(record.head.pid, record.head.started):
+        raise ClusterError("the process that its head hung under has ended")  # Ray would wait for it
     environment = ray_environment(records.node_folder(record.name, record.head.label))
     answer = ask(
         record.head,
