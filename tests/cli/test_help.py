@@ -57,7 +57,7 @@ def test_help_takes_less_than_half_a_second() -> None:
 def test_help_names_every_command(lamarck) -> None:
     answer = lamarck("--help")
     assert answer.status == 0
-    for command in ("train", "eval", "play", "runs", "doctor", "list", "bench"):
+    for command in ("train", "eval", "play", "runs", "doctor", "list", "cluster", "bench"):
         assert f"  {command} " in answer.out
 
 

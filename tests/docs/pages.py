@@ -25,6 +25,7 @@ SKIP_REASONS = {
     "installs a package",
     "needs a shell",
     "names the run that make train printed",
+    "needs other machines",
     "takes minutes",
     "run in another page",
 }

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lamarckian_cli.cli import bench, inspect, runs, train
+from lamarckian_cli.cli import bench, cluster, inspect, runs, train
 from lamarckian_cli.cli.failure import USAGE_ERROR, report
 from lamarckian_cli.launch.signals import interrupt
 
@@ -34,6 +34,7 @@ train.register(app)
 runs.register(app)
 inspect.register(app)
 app.add_typer(bench.app, name="bench")
+app.add_typer(cluster.app, name="cluster")
 
 
 def run() -> int:

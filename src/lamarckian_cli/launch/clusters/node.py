@@ -97,13 +97,6 @@ def start(
     # Short, for the names of sockets below it have little room.
     temporary = tempfile.mkdtemp(prefix="lamarck-", dir="/tmp" if Path("/tmp").is_dir() else None)
     command = _command(temporary, address, head_address, port, cores)
-    environment = {k: v for k, v in os.environ.items() if k not in NOT_PASSED_ON}
-    environment |= ray_environment(place)
-    environment |= {
-        IDENTITY: identity,
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    }
     log = place / LOG
     with log.open("w", encoding="utf-8") as output:
         process = subprocess.Popen(
@@ -111,7 +104,7 @@ def start(
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env=environment,
+            env=_environment(place, identity),
             cwd="/",
             start_new_session=True,
         )
@@ -203,6 +196,12 @@ def _command(
     else:
         command += ["--address", head_address]
     return command if cores is None else [*command, "--num-cpus", str(cores)]
+
+
+def _environment(place: Path, identity: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name not in NOT_PASSED_ON}
+    own = {IDENTITY: identity, "RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+    return {**kept, **ray_environment(place), **own}
 
 
 def _await_start(process: subprocess.Popen[bytes], temporary: Path, log: Path, timeout_s: float) -> str:
