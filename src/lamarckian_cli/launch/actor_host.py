@@ -22,7 +22,7 @@ from lamarckian_cli.transport.codec import Message
 from lamarckian_cli.transport.packing import pack_unrolls, unpack_weights
 
 WAIT_S = 0.2  # how long a wait lasts before it is looked whether to stop
-PATIENCE_S = 1.0  # how long an actor that is ahead of the learner waits for new weights
+PATIENCE_S = 1.0  # how long an actor that is ahead of the learner waits for new weights, at least
 BEHIND_LEARNER = 4  # niceness: where cores are short the learner goes first, so its data is fresher
 CAPACITY = 1  # messages under way: more would only grow stale
 
@@ -37,6 +37,7 @@ class ActorHost:
         self._channels = channels
         self._actors = actors
         self._stop = threading.Event()
+        self._arrived_at, self._between_s = time.monotonic(), 0.0  # of the newest weights
         self._policies: dict[str, Policy] = {}  # those that train
         self._sent: dict[str, float] = {}  # policy -> unrolls sent and not learned from, as far as known
 
@@ -94,13 +95,17 @@ class ActorHost:
                 loop.run_until_complete(rollout.step_outside(WAIT_S))
             elif max(self._sent.values()) < self._share() * batches_ahead:
                 rollout.step()
-            elif not self._load(weights.wait(PATIENCE_S)):
+            elif not self._load(weights.wait(self._patience_s())):
                 self._sent = dict.fromkeys(self._sent, 0.0)  # another actor's share may be missing
             for unrolls in rollout.take(minimum):
                 self._sent[unrolls.policy] += len(unrolls.reward)
                 message = pack_unrolls(unrolls, rollout.pop_results())
                 while not sender.send(message, WAIT_S) and not self._stop.is_set():
                     pass
+
+    def _patience_s(self) -> float:
+        """Where weights come slowly, as over a slow link, it is twice as long as the last ones took."""
+        return max(PATIENCE_S, 2 * self._between_s)
 
     def _share(self) -> float:
         """Unrolls of this actor in a batch."""
@@ -115,6 +120,9 @@ class ActorHost:
 
     def _load(self, messages: list[Message]) -> bool:
         """Take over new weights; whether there were any."""
+        if messages:
+            now = time.monotonic()
+            self._between_s, self._arrived_at = now - self._arrived_at, now
         for message in messages:
             update = unpack_weights(message)
             policy = self._policies[update.policy]

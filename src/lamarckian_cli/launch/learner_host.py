@@ -10,7 +10,7 @@ import os
 import queue
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
 from lamarckian_cli.launch.assembly import build_learners, cast_players
@@ -27,6 +27,7 @@ from lamarckian_cli.transport.packing import pack_weights, unpack_results, unpac
 
 if TYPE_CHECKING:
     from lamarckian_cli.learner.learner import Learner
+    from lamarckian_cli.records import MatchResult
 
 WAIT_S = 0.2  # how long a thread waits before it looks whether it should stop
 CAPACITY = 1  # messages of an actor that wait here: more would only grow stale
@@ -75,6 +76,7 @@ class LearnerHost:
         self._taken = threading.Event()  # a batch left the queue
         self._stop = threading.Event()
         self._lock = threading.Lock()  # over learners and counters, between two updates
+        self._results: deque[list[MatchResult]] = deque()  # not yet counted: receiving takes no lock
         self._threads = [
             threading.Thread(target=self._guard, args=(f,)) for f in (self._receive, self._learn)
         ]
@@ -110,6 +112,7 @@ class LearnerHost:
         if self.error is not None:
             raise self.error
         with self._lock:
+            self._count_results()
             return {
                 "counters": self.counters.state(),
                 "reports": {name: dict(report) for name, report in self.reports.items()},
@@ -122,6 +125,7 @@ class LearnerHost:
     def state(self) -> dict[str, Any]:
         """What a checkpoint holds, taken between two updates."""
         with self._lock:
+            self._count_results()
             return {
                 "learners": {name: learner.state() for name, learner in self.learners.items()},
                 "counters": self.counters.state(),
@@ -155,6 +159,11 @@ class LearnerHost:
             half_from = learner.parameters.statistics if self.job.cluster.half_precision else None
             self._remote.publish(pack_weights(weights, half_from=half_from))
 
+    def _count_results(self) -> None:
+        """Matches that ended since the last time; with the lock in hand."""
+        while self._results:
+            self.counters.add_results(self._results.popleft())
+
     # -------------------------------------------------------------- threads
 
     def _guard(self, work: Any) -> None:
@@ -182,8 +191,7 @@ class LearnerHost:
             except MessageError as error:
                 self._gather.dropped[error.reason] += 1
                 continue
-            with self._lock:
-                self.counters.add_results(results)
+            self._results.append(results)
             learner = self.learners[unrolls.policy]
             learner.put(unrolls)
             while learner.ready():

@@ -9,6 +9,7 @@ import contextlib
 import importlib
 import logging
 import os
+import secrets
 import signal
 import socket
 import sys
@@ -23,10 +24,20 @@ from lamarckian_cli import errors
 from lamarckian_cli.errors import ClusterError, LamarckError, RunError
 from lamarckian_cli.launch.clusters.record import find_access
 from lamarckian_cli.launch.placement import Machine
+from lamarckian_cli.launch.ray_probe import SET_TLS, probe
 from lamarckian_cli.launch.settings import Cluster
 
 LOOK_S = 0.2  # how often a wait looks whether it was asked to stop
 LOOPBACK = "127.0.0.1"
+LOOPBACK_ONLY = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+"""Has Ray listen on the loopback address alone, on Linux as well; read when it is imported."""
+
+IMPATIENT = {
+    "RAY_gcs_server_port_wait_time_s": "3",  # tries
+    "RAY_py_gcs_connect_timeout_s": "5",
+    "RAY_gcs_rpc_server_connect_timeout_s": "5",
+}
+"""A cluster that does not answer is given up after seconds; Ray's own patience is 14 minutes."""
 
 
 class Interrupted(Exception):
@@ -65,7 +76,8 @@ def available_cores() -> int:
 
 
 def start(cores: int) -> None:
-    """A cluster of this machine alone, that ends with this process."""
+    """A cluster of this machine alone, that ends with this process; nobody else can reach it."""
+    os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), **LOOPBACK_ONLY}
     _init(
         "Ray did not start: {}; `lamarck doctor` looks at it",
         address="local",
@@ -81,6 +93,11 @@ def join(cluster: Cluster) -> None:
     if access is not None:
         address = access.address
         os.environ.update(access.environment)
+    for name in LOOPBACK_ONLY:
+        os.environ.pop(name, None)
+    for name, value in IMPATIENT.items():
+        os.environ.setdefault(name, value)
+    probe(address)
     runtime = {} if cluster.working_dir is None else {"runtime_env": {"working_dir": cluster.working_dir}}
     _init(
         f"cluster.address is {cluster.address!r}; no Ray cluster could be joined there: {{}}; bring one up "
@@ -190,19 +207,33 @@ def _init(trouble: str, **options: Any) -> None:
                 )
             except (RuntimeError, ConnectionError, TimeoutError, OSError, ValueError) as error:
                 raise ClusterError(trouble.format(_why(error, said()))) from error
+    _keep_quiet()
+
+
+def _keep_quiet() -> None:
+    """Ray prints what it hears of nodes and workers on standard output, where our documents go."""
+    with contextlib.suppress(ImportError, AttributeError):
+        from ray._private.ray_logging import global_worker_stdstream_dispatcher
+
+        global_worker_stdstream_dispatcher.remove_handler("ray_print_logs")
 
 
 def _why(error: Exception, said: str) -> str:
     """Why Ray was not joined; what it is about, Ray's own processes say on standard error alone."""
-    if "InvalidAuthToken" in said or "InvalidAuthToken" in str(error):
+    told = f"{said} {error} {error.__cause__}"
+    if "oken authentication" in told or "InvalidAuthToken" in told or "RAY_AUTH_TOKEN_PATH" in told:
         return (
             "it wants a token, and has been given none or another one: set RAY_AUTH_MODE=token and "
             "RAY_AUTH_TOKEN_PATH=FILE with the cluster's token (its head usually has it in ~/.ray/auth_token)"
         )
-    if any(word in said for word in ("SSL", "TLS", "certificate")):
+    if "Version mismatch" in told:
+        return "its Ray or Python is of another version: " + " ".join(str(error).split())
+    if "No node info found" in told:
+        return "no Ray runs on this machine, and a job is started from one of the cluster's machines"
+    if any(word in told for word in ("SSL", "TLS", "certificate")):
         return (
-            "it speaks TLS with other certificates, or one side does not: set RAY_USE_TLS=1, "
-            "RAY_TLS_SERVER_CERT, RAY_TLS_SERVER_KEY and RAY_TLS_CA_CERT to the cluster's"
+            f"it speaks TLS with other certificates, or one side does not: set RAY_USE_TLS=1, and {SET_TLS} "
+            "to the cluster's"
         )
     return first_line(error)
 
