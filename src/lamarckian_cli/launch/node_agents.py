@@ -20,7 +20,7 @@ from lamarckian_cli.launch import ray_cluster
 from lamarckian_cli.launch.placement import Machine
 from lamarckian_cli.launch.settings import Cluster
 from lamarckian_cli.transport.keys import JobKeys
-from lamarckian_cli.transport.tree import Wire, cheapest_fanout, children, parent, square_root_fanout
+from lamarckian_cli.transport.tree import Wire, children, fanout_of, parent
 
 LOOK_EVERY_S = 1.0
 CLOCKS_DIFFER_S = 60.0  # beyond which certificates and logs become a nuisance
@@ -220,14 +220,13 @@ class NodeAgents:
     @property
     def fanout(self) -> int:
         """Of the tree as it is now."""
-        machines, chosen = len(self._order), self._cluster.fanout
-        if self._cluster.broadcast == "flat":
-            return max(1, machines)
-        if isinstance(chosen, int):
-            return chosen
-        if self._wire is not None:
-            return cheapest_fanout(self._learner["vector_bytes"], machines, self._wire)
-        return square_root_fanout(machines)
+        return fanout_of(
+            self._cluster.broadcast,
+            self._cluster.fanout,
+            len(self._order),
+            self._learner["vector_bytes"],
+            self._wire,
+        )
 
     def tree(self) -> dict[str, list[str]]:
         """Who hangs under whom, by the machines' names; the learner is ``."""

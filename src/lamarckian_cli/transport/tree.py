@@ -52,6 +52,22 @@ def square_root_fanout(machines: int) -> int:
     return fanout
 
 
+def fanout_of(layout: str, choice: str | int, machines: int, size_bytes: int, wire: Wire | None) -> int:
+    """The fan-out that a cluster's keys ask for.
+
+    Args:
+        layout: `flat` or `tree`.
+        choice: a number, `sqrt`, or `auto`: by the cost model, or like `sqrt` where no `wire` is known.
+    """
+    if layout == "flat":
+        return max(1, machines)
+    if isinstance(choice, int):
+        return min(choice, max(1, machines))
+    if choice == "auto" and wire is not None:
+        return cheapest_fanout(size_bytes, machines, wire)
+    return square_root_fanout(machines)
+
+
 def predicted_s(
     size_bytes: int, machines: int, fanout: int, wire: Wire, *, cut_through: bool = True
 ) -> float:

@@ -19,11 +19,10 @@ from lamarckian_cli.launch.job import Job
 from lamarckian_cli.launch.placement import Machine, Placement, place
 from lamarckian_cli.transport.tree import (
     Wire,
-    cheapest_fanout,
     children,
+    fanout_of,
     layers,
     predicted_s,
-    square_root_fanout,
 )
 
 # Measured on two cores of a server (docs/benchmarks.md), rounded; images with small convolutions.
@@ -162,15 +161,8 @@ def _tree(job: Job, placement: Placement, size_bytes: int, assumed: Assumed) -> 
     """Who hangs under whom, and how long the last machine waits for a version."""
     machines = len(placement.agents)
     wire = Wire(bytes_per_s=assumed.bandwidth_gbit_per_s * 1e9 / 8, latency_s=assumed.latency_us / 1e6)
-    chosen: int | str = job.cluster.fanout
-    if job.cluster.broadcast == "flat":
-        fanout = max(1, machines)
-    elif isinstance(chosen, int):
-        fanout = min(chosen, max(1, machines))
-    else:
-        fanout = (
-            cheapest_fanout(size_bytes, machines, wire) if chosen == "auto" else square_root_fanout(machines)
-        )
+    cluster = job.cluster
+    fanout = fanout_of(cluster.broadcast, cluster.fanout, machines, size_bytes, wire)
     relays = [rank for rank in children(0, fanout, machines) if children(rank, fanout, machines)]
     return {
         "layout": job.cluster.broadcast,
