@@ -44,12 +44,13 @@ PONG = (
 class Run:
     """`lamarck train` on the first host, and what it writes."""
 
-    def __init__(self, nodes: RayNodes, folder: Path, *overrides: str) -> None:
+    def __init__(self, nodes: RayNodes, folder: Path, *overrides: str, cwd: str | None = None) -> None:
         self.folder = folder
         self._log = (folder.parent / "stderr.txt").open("w+")
         self.process = nodes.hosts[0].popen(
             lamarck("train", *PONG, f"cluster.address={nodes.address}", f"run.dir={folder}", *overrides),
             env=nodes.environment(0),
+            cwd=cwd,
             stdout=subprocess.DEVNULL,
             stderr=self._log,
             start_new_session=True,
@@ -201,5 +202,35 @@ def test_what_is_missing_is_said_with_the_command_that_runs(tmp_path: Path) -> N
             assert "2 machines give 3 cores for actors: going on with what is there" in run.said()
             assert "2 machines give 0 GPUs" in run.said()
             assert run.metrics()["actors"] == 3
+        finally:
+            run.close()
+
+
+OWN_GAME = """
+from lamarckian_cli.mdp.pong import Pong
+class Game(Pong):
+    pass
+"""
+
+
+def test_a_firewall_between_machines_and_a_game_that_only_one_of_them_has(tmp_path: Path) -> None:
+    """No relay can be reached, so all hang under the learner; the game travels with the job."""
+    with (
+        Hosts(3, mbit_per_s=1000, keep=[tmp_path]) as hosts,
+        RayNodes(hosts, tmp_path, tls=False, environment=WATCHFUL) as nodes,
+    ):
+        for host in hosts[1], hosts[2]:
+            host.block(7777)
+        script = f"mkdir /tmp/game; cat > /tmp/game/owngame.py <<END{OWN_GAME}END"
+        assert hosts[0].run(["sh", "-c", script], timeout_s=20).returncode == 0
+        options = ("cluster.port=7777", "cluster.fanout=1", "cluster.silence_s=30", "budget.seconds=3")
+        own = ("env._target_=owngame.Game", "cluster.working_dir=/tmp/game")
+        run = Run(nodes, tmp_path / "run", *options, *own, cwd="/tmp/game")
+        try:
+            assert run.process.wait(150) == 0, run.said()
+            assert "cannot reach the node agent of" in run.said()
+            assert "cluster.port=N" in run.said()
+            assert (run.metrics()["machines"], run.metrics()["actors"]) == (2, 5)
+            assert run.metrics()["relay_bytes"] == 0
         finally:
             run.close()

@@ -125,8 +125,8 @@ class NodeAgents:
         for agent in list(self._agents.values()):
             try:
                 self._look_at(agent, now)
-            except ray_cluster.ray().exceptions.RayActorError:
-                self._forget(agent, "its node agent has ended, or Ray cannot reach it")
+            except ray_cluster.ray().exceptions.RayActorError as error:
+                self._forget(agent, _why_ended(error))
                 dead.append(agent.machine)
             except LamarckError as error:
                 self._unfit.add(agent.machine.node_id)
@@ -341,6 +341,15 @@ class NodeAgents:
                 a.status.get("weights", {}).get("sent_bytes", 0) for a in self._agents.values()
             ),
         }
+
+
+def _why_ended(error: Exception) -> str:
+    if "No module named" in str(error):
+        return (
+            "the Python that Ray runs there has no lamarckian-cli; install the same version as here "
+            "(docker/install.sh does it)"
+        )
+    return "its node agent has ended, or Ray cannot reach it"
 
 
 def named(machine: Machine) -> str:
