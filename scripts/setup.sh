@@ -28,6 +28,7 @@ main() {
     local target=.
     [[ $EXTRA == dev ]] && target=".[dev]"
     pip install --constraint constraints.txt --build-constraint constraints.txt --editable "$target"
+    [[ $EXTRA == dev ]] && install_for_tests
     say "Installed in $VENV: try $VENV/bin/lamarck --help"
 }
 
@@ -143,6 +144,23 @@ check_torch_index() {
 
 torch_index_changed() {
     [[ -n ${TORCH_INDEX:-} && $(cat "$VENV/torch-index" 2>/dev/null) != "$TORCH_INDEX" ]]
+}
+
+# Some tests make several hosts of namespaces (ip, tc), or reach this machine over SSH. They are
+# skipped where these programs are missing. Nobody's machine gets an SSH server for that; a
+# throw-away one (CI) does.
+install_for_tests() {
+    local missing=()
+    command -v ip >/dev/null && command -v tc >/dev/null || missing+=(iproute2)
+    command -v sshd >/dev/null || [[ -x /usr/sbin/sshd ]] || missing+=(openssh-server)
+    ((${#missing[@]})) || return 0
+    if [[ -n ${CI:-} && $EUID == 0 ]] && command -v apt-get >/dev/null; then
+        say "Installing ${missing[*]} for tests over several hosts"
+        { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes \
+            --no-install-recommends "${missing[@]}"; } >>"$LOG" 2>&1 || say "That failed ($LOG); they are skipped"
+    else
+        say "Tests over several hosts are skipped without: sudo apt install ${missing[*]}"
+    fi
 }
 
 announce() {
