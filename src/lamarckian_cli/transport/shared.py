@@ -39,10 +39,9 @@ from lamarckian_cli.transport.codec import (
     no_extensions,
 )
 from lamarckian_cli.transport.keys import JobKeys
-from lamarckian_cli.transport.link import Link
 from lamarckian_cli.transport.service import Service
 from lamarckian_cli.transport.stream import label
-from lamarckian_cli.transport.weights import NOTHING, check_grows, confirm, seen_by, taken, wait_for
+from lamarckian_cli.transport.weights import NOTHING, Subscribing, check_grows, confirm, seen_by, taken
 
 _CONTROL_BYTES = 1 << 20
 _MAGIC = b"lamarck1"
@@ -51,9 +50,16 @@ _PREFIX = struct.Struct("<8sQ")  # magic, then the size of the head
 
 
 class Draft:
-    """A version being written; it has no name yet."""
+    """A version being written; it has no name yet. Arrays that are here already are written at once."""
 
-    def __init__(self, folder: Path, policy: str, head: Buffer, sizes: Sequence[int]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        policy: str,
+        head: Buffer,
+        sizes: Sequence[int],
+        arrays: Sequence[memoryview] = (),
+    ) -> None:
         self._path, self._draft = path_of(folder, policy), path_of(folder, policy, draft=True)
         index: bytes = msgpack.packb([bytes(head), list(sizes)])
         starts, total = _places(len(index), sizes)
@@ -63,6 +69,9 @@ class Draft:
             file = os.open(self._draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
             # Reserved now: writing to a page that cannot be had would end the process.
             os.posix_fallocate(file, 0, total)
+            # Not through memory: the kernel would clear every page first, and find it by a fault.
+            for start, array in zip(starts, arrays, strict=False):
+                _write(file, array, start)
             whole = memoryview(mmap.mmap(file, total))
         except OSError as error:
             self._draft.unlink(missing_ok=True)
@@ -147,10 +156,8 @@ class SharedPublisher:
             return
         check_grows(policy, version, newest)
         arrays = [memoryview(frame) for frame in frames[1:]]
-        draft = self.draft(policy, frames[0], [array.nbytes for array in arrays])
-        for target, array in zip(draft.targets, arrays, strict=True):
-            target[:] = array
-        self.commit(draft, policy, version)
+        sizes = [array.nbytes for array in arrays]
+        self.commit(Draft(self._folder, policy, frames[0], sizes, arrays), policy, version)
 
     def draft(self, policy: str, head: Buffer, sizes: Sequence[int]) -> Draft:
         """A version to be written piece by piece, then handed to `commit`."""
@@ -210,7 +217,7 @@ class SharedPublisher:
             slots[policy] = version, True
 
 
-class SharedSubscriber:
+class SharedSubscriber(Subscribing):
     """A reading end: an actor's. The arrays that it hands out lie in shared memory."""
 
     def __init__(
@@ -220,28 +227,7 @@ class SharedSubscriber:
         self._folder = Path(address.name).parent
         self._limits = limits
         self._seen: dict[str, int] = {}
-        self._link = Link(
-            address,
-            keys,
-            role=handshake.WEIGHTS,
-            name=name,
-            extra=self._hello,
-            max_frame_bytes=_CONTROL_BYTES,
-        )
-        self._link.join(timeout_s)
-
-    def latest(self) -> list[Message]:
-        """The newest message of every policy that has news since the last call; does not wait."""
-        with self._link.lock:
-            self._link.check()
-            return self._collect()
-
-    def wait(self, timeout_s: float) -> list[Message]:
-        """Like `latest`, but waits for news; empty when the time is over."""
-        return wait_for(self._link, self._collect, timeout_s)
-
-    def close(self) -> None:
-        self._link.close()
+        super().__init__(address, keys, name=name, timeout_s=timeout_s, max_frame_bytes=_CONTROL_BYTES)
 
     def _hello(self) -> Mapping[str, Any]:
         return {"seen": self._seen}
@@ -273,6 +259,12 @@ class SharedSubscriber:
             return None
         self._seen[policy] = version
         return message
+
+
+def _write(file: int, array: memoryview, at: int) -> None:
+    while array:
+        written = os.pwrite(file, array, at)
+        array, at = array[written:], at + written
 
 
 def _places(index_bytes: int, sizes: Sequence[int]) -> tuple[list[int], int]:

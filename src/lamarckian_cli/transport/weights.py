@@ -225,23 +225,19 @@ class Intake:
             confirm(link, policy, assembly.stream.version)
 
 
-class ZmqSubscriber:
-    """An end that keeps what arrives in memory of its own."""
+class Subscribing:
+    """What every end has in common that hears of weights over a link."""
 
     def __init__(
-        self, address: Address, keys: JobKeys | None, *, name: str, timeout_s: float, limits: Limits
+        self, address: Address, keys: JobKeys | None, *, name: str, timeout_s: float, max_frame_bytes: int
     ) -> None:
-        self.dropped: Counter[str] = Counter()
-        self._intake = Intake(self, limits, self.dropped)
-        self._arrays: dict[str, tuple[Layout, tuple[np.ndarray, ...]]] = {}
-        self._news: dict[str, Message] = {}
         self._link = Link(
             address,
             keys,
             role=handshake.WEIGHTS,
             name=name,
             extra=self._hello,
-            max_frame_bytes=limits.frame_bytes,
+            max_frame_bytes=max_frame_bytes,
         )
         self._link.join(timeout_s)
 
@@ -253,10 +249,39 @@ class ZmqSubscriber:
 
     def wait(self, timeout_s: float) -> list[Message]:
         """Like `latest`, but waits for news; empty when the time is over."""
-        return wait_for(self._link, self._collect, timeout_s)
+        deadline = time.monotonic() + timeout_s
+        with self._link.lock:
+            self._link.check()
+            while not (messages := self._collect()):
+                remaining_s = deadline - time.monotonic()
+                if remaining_s <= 0:
+                    break
+                self._link.wait(remaining_s)
+            return messages
 
     def close(self) -> None:
         self._link.close()
+
+    def _hello(self) -> Mapping[str, Any]:
+        """What a HELLO says of the versions that are here."""
+        raise NotImplementedError
+
+    def _collect(self) -> list[Message]:
+        """Take in what has come, with the link's lock in hand; the news."""
+        raise NotImplementedError
+
+
+class ZmqSubscriber(Subscribing):
+    """An end that keeps what arrives in memory of its own."""
+
+    def __init__(
+        self, address: Address, keys: JobKeys | None, *, name: str, timeout_s: float, limits: Limits
+    ) -> None:
+        self.dropped: Counter[str] = Counter()
+        self._intake = Intake(self, limits, self.dropped)
+        self._arrays: dict[str, tuple[Layout, tuple[np.ndarray, ...]]] = {}
+        self._news: dict[str, Message] = {}
+        super().__init__(address, keys, name=name, timeout_s=timeout_s, max_frame_bytes=limits.frame_bytes)
 
     def begin(self, stream: Stream, layout: Layout) -> Sequence[memoryview]:
         arrays = tuple(np.empty(shape, dtype) for dtype, shape in layout.arrays)
@@ -281,19 +306,6 @@ class ZmqSubscriber:
             self._intake.take(self._link, frames)
         news, self._news = list(self._news.values()), {}
         return news
-
-
-def wait_for(link: Link, collect: Any, timeout_s: float) -> list[Message]:
-    """What `collect` gives once it gives something, or an empty list when the time is over."""
-    deadline = time.monotonic() + timeout_s
-    with link.lock:
-        link.check()
-        while not (messages := collect()):
-            remaining_s = deadline - time.monotonic()
-            if remaining_s <= 0:
-                break
-            link.wait(remaining_s)
-        return list(messages)
 
 
 def confirm(link: Link, policy: str, version: int) -> None:
