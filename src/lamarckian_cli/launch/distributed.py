@@ -203,10 +203,6 @@ class DistributedTraining:
                 ids[f"actor {number}"] = ray.get(actor.handle.call.remote("pid"), timeout=STOP_TIMEOUT_S)
         return ids
 
-    def tree(self) -> dict[str, list[str]]:
-        """Who gets weights from whom, by the machines' names; the learner's is empty."""
-        return {} if self._agents is None else self._agents.tree()
-
     def _look_after_actors(self) -> None:
         """Start those again that ended, once it is known that their machine did not end with them."""
         ray = ray_cluster.ray()
@@ -245,7 +241,7 @@ class DistributedTraining:
         assert self._placement is not None
         if machine.node_id == self._placement.learner.node_id:
             return True
-        return self._agents is not None and machine in self._agents.ready()
+        return self._agents is not None and self._agents.is_ready(machine)
 
     def _count_restart(self, actor: Actor) -> None:
         self.restarts += 1
@@ -263,13 +259,15 @@ class DistributedTraining:
         gone += agents.look()
         for machine in gone:
             self._let_go(machine)
-        for machine in present:
-            if machine.node_id != self._placement.learner.node_id and not agents.knows(machine):
-                agents.add(machine)
-        usable = [machine for machine in present if self._is_here(machine)]
         running = Counter(actor.machine.node_id for actor in self._actors.values())
+        usable = [machine for machine in present if self._is_here(machine)]
         for machine in vacancies(self._placement, usable, running):
             self._start_actor(next(n for n in itertools.count() if n not in self._actors), machine)
+            running[machine.node_id] += 1
+        # A machine gets weights, and an agent for them, once actors are to start there.
+        fresh = [machine for machine in present if machine not in usable and not agents.knows(machine)]
+        for machine in {m.node_id: m for m in vacancies(self._placement, usable + fresh, running)}.values():
+            agents.add(machine)
         self._share()
         self.notes += agents.notes
         agents.notes.clear()

@@ -20,7 +20,7 @@ from lamarckian_cli.launch import ray_cluster
 from lamarckian_cli.launch.placement import Machine
 from lamarckian_cli.launch.settings import Cluster
 from lamarckian_cli.transport.keys import JobKeys
-from lamarckian_cli.transport.tree import Wire, children, fanout_of, parent
+from lamarckian_cli.transport.tree import Wire, fanout_of, parent
 
 LOOK_EVERY_S = 1.0
 CLOCKS_DIFFER_S = 60.0  # beyond which certificates and logs become a nuisance
@@ -105,6 +105,10 @@ class NodeAgents:
     def ready(self) -> list[Machine]:
         """Machines whose agent has joined and answers."""
         return [agent.machine for agent in self._agents.values() if agent.ready]
+
+    def is_ready(self, machine: Machine) -> bool:
+        agent = self._agents.get(machine.node_id)
+        return agent is not None and agent.ready
 
     def answered_since(self, machine: Machine, when: float) -> bool:
         """Whether the machine's agent has answered after that time of the clock."""
@@ -227,15 +231,6 @@ class NodeAgents:
             self._learner["vector_bytes"],
             self._wire,
         )
-
-    def tree(self) -> dict[str, list[str]]:
-        """Who hangs under whom, by the machines' names; the learner is ``."""
-        names = ["", *(agent.machine.name for agent in self._order)]
-        tree = {
-            names[rank]: [names[child] for child in children(rank, self.fanout, len(self._order))]
-            for rank in range(len(names))
-        }
-        return {name: below for name, below in tree.items() if below}
 
     def _probe(self) -> None:
         """For fanout=auto: measure some links, one after another, before the tree is made.
