@@ -193,3 +193,16 @@ def test_what_fails_in_a_process_is_one_message_and_leaves_nothing(tmp_path):
     assert "env.id=CartPoll-v1 is no Gymnasium environment" in done.stderr
     assert "Traceback" not in done.stderr
     assert not run.exists()
+
+
+def test_jobs_follow_each_other_in_one_process(no_children_left):
+    """As in a sweep: Ray is started anew for each, and lets its own processes in."""
+    for _ in range(2):
+        training = DistributedTraining(
+            job_of([*SMALL, "cluster.actors=1", "run.dir=unused"]), threading.Event()
+        )
+        try:
+            training.start(None)
+            wait_until(lambda training=training: training.progress()["counters"]["env_steps"] > 0)
+        finally:
+            training.stop()

@@ -14,6 +14,7 @@ from importlib import metadata
 from typing import Any
 
 from lamarckian_cli.launch.guardian import Guardian
+from lamarckian_cli.launch.process import keep_memory
 from lamarckian_cli.launch.shared_folder import make_folder
 from lamarckian_cli.transport.forward import UnrollForwarder
 from lamarckian_cli.transport.keys import JobKeys
@@ -24,6 +25,7 @@ class AgentHost:
     """Called by the driver over Ray; data goes over the project's own channels."""
 
     def __init__(self, keys: dict[str, str], address: str, port: int) -> None:
+        keep_memory()
         self._keys = JobKeys.from_dict(keys)
         self._folder = make_folder()
         self._guardian = Guardian(self._folder)  # removes the folder whatever ends this process

@@ -32,6 +32,9 @@ LOOPBACK = "127.0.0.1"
 LOOPBACK_ONLY = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 """Has Ray listen on the loopback address alone, on Linux as well; read when it is imported."""
 
+TOKEN = secrets.token_hex(32)
+"""Of the clusters that this process starts, one after another: Ray remembers the first."""
+
 IMPATIENT = {
     "RAY_gcs_server_port_wait_time_s": "3",  # tries
     "RAY_py_gcs_connect_timeout_s": "5",
@@ -77,7 +80,7 @@ def available_cores() -> int:
 
 def start(cores: int) -> None:
     """A cluster of this machine alone, that ends with this process; nobody else can reach it."""
-    os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), **LOOPBACK_ONLY}
+    os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN, **LOOPBACK_ONLY}
     _init(
         "Ray did not start: {}; `lamarck doctor` looks at it",
         address="local",

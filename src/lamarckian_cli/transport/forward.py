@@ -90,10 +90,10 @@ class UnrollForwarder:
                 break
             bundle.append(more)
             size += _size(more)
-        sender.send_bundle(bundle)
-        self.messages += len(bundle)
+        self.messages += len(bundle)  # before it is on its way, so that the receiver's count is no larger
         self.bundles += 1
         self.sent_bytes += size
+        sender.send_bundle(bundle)
 
 
 def _size(frames: Any) -> int:
