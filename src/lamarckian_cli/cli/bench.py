@@ -7,6 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from lamarckian_cli.cli import bench_transport
+from lamarckian_cli.cli.bench_scaling import scaling
+
 app = typer.Typer(help="Measure this machine and this program.", no_args_is_help=True)
 JSON = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 
@@ -39,6 +42,10 @@ def sampling(
         return
     for result in report["results"]:
         print_table(["sampling", ""], list(_lines(result)))
+
+
+app.command("scaling")(scaling)
+bench_transport.register(app)
 
 
 def _lines(result: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
