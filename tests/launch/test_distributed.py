@@ -25,6 +25,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 SMALL = (
     "env=pong",
     "cluster=local",
+    "cluster.start_timeout_s=240",  # the machine may be busy; no test is about that
     "cluster.matches=16",
     "algo.batch_size=1024",
     "algo.minibatch_size=1024",

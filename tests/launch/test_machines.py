@@ -30,6 +30,7 @@ PATIENT = WATCHFUL | {"RAY_health_check_failure_threshold": "40"}
 PONG = (
     "env=pong",
     "cluster=auto",
+    "cluster.start_timeout_s=240",
     "cluster.matches=16",
     "algo.batch_size=2048",
     "algo.minibatch_size=2048",
