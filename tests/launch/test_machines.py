@@ -171,6 +171,22 @@ def test_pong_is_learned_over_four_machines(tmp_path: Path) -> None:
             run.close()
 
 
+def test_a_killed_driver_leaves_nothing_on_any_machine(tmp_path: Path) -> None:
+    """Neither processes nor shared memory, on a cluster that goes on without the job."""
+    with (
+        Hosts(2, mbit_per_s=1000, keep=[tmp_path]) as hosts,
+        RayNodes(hosts, tmp_path, tls=False, environment=WATCHFUL) as nodes,
+    ):
+        run = Run(nodes, tmp_path / "run")
+        try:
+            run.wait_until(lambda m: m["env_steps"] > 10_000)
+            run.process.kill()
+            run.process.wait(20)
+            assert [leftovers(host) for host in hosts] == [[], []]
+        finally:
+            run.close()
+
+
 def test_what_is_missing_is_said_with_the_command_that_runs(tmp_path: Path) -> None:
     """A named cluster on too few machines: both numbers, no run folder; with shrink it goes on."""
     with (

@@ -253,3 +253,17 @@ def test_signs_of_life_count_only_after_they_were_asked_for(cluster: Any) -> Non
     assert not one.agents.answered_since(machine, now)
     one.look(2)
     assert one.agents.answered_since(machine, now)
+
+
+def test_a_machine_without_room_for_weights_is_done_without_until_it_has_some(cluster: Any) -> None:
+    three = cluster(3)
+    three.hosts["m3"].weights["error"] = "/dev/shm/x has no room for 0.2 MB of weights: full"
+    three.hosts["m3"].weights["joined"] = False
+    three.look(2)
+    assert [m.name for m in three.agents.full()] == ["m3"]
+    assert [m.name for m in three.agents.ready()] == ["m1", "m2"]
+    assert three.agents.notes[0].startswith("m3 (10.0.0.3) is done without until it has room: /dev/shm/x")
+    three.hosts["m3"].weights |= {"error": "", "joined": True}
+    three.look(2)
+    assert three.agents.full() == []
+    assert three.agents.notes[1:] == ["m3 (10.0.0.3) has room for weights again"]

@@ -257,7 +257,7 @@ class DistributedTraining:
         present = ray_cluster.machines()
         gone = agents.keep(machine.node_id for machine in present)
         gone += agents.look()
-        for machine in gone:
+        for machine in gone + agents.full():
             self._let_go(machine)
         running = Counter(actor.machine.node_id for actor in self._actors.values())
         usable = [machine for machine in present if self._is_here(machine)]

@@ -34,17 +34,20 @@ class Guardian:
         self._process = subprocess.Popen(
             [sys.executable, "-I", __file__, str(os.getpid()), folder],
             stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C in a terminal is not for it
         )
+        # What was started hands over to a process of its own: Ray kills the children of its workers.
+        self._process.wait()
 
     def release(self) -> None:
         """The job is over: wait until everything of it has ended."""
         assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._process.stdin.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(DEADLINE_S + GRACE_S)
+        select.select([self._process.stdout], [], [], DEADLINE_S + GRACE_S)  # it ends, so the pipe does
+        self._process.stdout.close()
 
 
 def watch(job: int, folder: str) -> None:
@@ -106,4 +109,6 @@ def stat_of(pid: int) -> list[str]:
 
 
 if __name__ == "__main__":
+    if os.fork():
+        os._exit(0)
     watch(int(sys.argv[1]), sys.argv[2])

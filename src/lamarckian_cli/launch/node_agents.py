@@ -20,6 +20,7 @@ from lamarckian_cli.launch import ray_cluster
 from lamarckian_cli.launch.placement import Machine
 from lamarckian_cli.launch.settings import Cluster
 from lamarckian_cli.transport.keys import JobKeys
+from lamarckian_cli.transport.shared import NO_ROOM
 from lamarckian_cli.transport.tree import Wire, fanout_of, parent
 
 LOOK_EVERY_S = 1.0
@@ -44,11 +45,12 @@ class Agent:
     parent: str = ""  # where it was told to hang
     avoids: set[str] = field(default_factory=set)  # parents that it could not reach
     silent: bool = False
+    full: bool = False  # its machine has no room in shared memory for new weights
 
     @property
     def ready(self) -> bool:
-        """It has joined the learner, and answers."""
-        return self.doing == "status" and not self.silent
+        """It has joined the learner, answers, and has room for weights."""
+        return self.doing == "status" and not self.silent and not self.full
 
 
 class NodeAgents:
@@ -191,6 +193,7 @@ class NodeAgents:
     def _take_status(self, agent: Agent, answer: Any) -> None:
         if agent.doing == "status":
             agent.status = answer
+            self._look_for_room(agent)
             self._avoid_what_is_out_of_reach(agent)
         self._ask(agent, "status")
         if agent not in self._order:
@@ -282,11 +285,30 @@ class NodeAgents:
         agent.parent = parent
         agent.handle.call.remote("hang", parent)
 
+    def full(self) -> list[Machine]:
+        """Machines whose actors would go on with old weights for ever."""
+        return [agent.machine for agent in self._agents.values() if agent.full]
+
+    def _look_for_room(self, agent: Agent) -> None:
+        error = agent.status["weights"]["error"]
+        full = NO_ROOM in error
+        if full and not agent.full:
+            self.notes.append(f"{named(agent.machine)} is done without until it has room: {error}")
+        elif agent.full and not full:
+            self.notes.append(f"{named(agent.machine)} has room for weights again")
+        agent.full = full
+
     def _avoid_what_is_out_of_reach(self, agent: Agent) -> None:
         """A relay that a machine cannot reach is no parent for it; the learner takes its place."""
         weights = agent.status["weights"]
         at = weights["parent"]
-        if not weights["error"] or weights["joined"] or at != agent.parent or at in agent.avoids:
+        if (
+            not weights["error"]
+            or agent.full
+            or weights["joined"]
+            or at != agent.parent
+            or at in agent.avoids
+        ):
             return
         if at == self._learner["weights"]:
             return  # `waiting_for` says so while the job starts; later the link tries on by itself

@@ -91,6 +91,11 @@ def start(cores: int) -> None:
 
 def join(cluster: Cluster) -> None:
     """Join the cluster that is there: at `cluster.address`, or the one that `lamarck cluster up` made."""
+    if cluster.working_dir is not None and not os.path.isdir(cluster.working_dir):
+        raise ClusterError(
+            f"cluster.working_dir is {cluster.working_dir!r}, which is no folder; give the one that has your "
+            "game, or null"
+        )
     access = find_access(cluster.address)
     address = cluster.address
     if access is not None:
@@ -172,8 +177,8 @@ def value(reference: Any, doing: str) -> Any:
         raise cause(error, doing) from error
     except ray().exceptions.RayActorError as error:
         raise RunError(
-            f"a process ended while {doing}: {first_line(error)}; "
-            "continue from the last checkpoint with resume=FOLDER"
+            f"the learner's process, or its machine, was lost while {doing} "
+            f"({first_line(error).rstrip('.')}); where there is a checkpoint, go on with resume=FOLDER"
         ) from error
 
 

@@ -216,6 +216,11 @@ class RunFolder:
         numbered = [p for p in (self.path / CHECKPOINTS).glob(f"*{checkpoint.SUFFIX}") if p.stem.isdigit()]
         return sorted(numbered, key=lambda p: int(p.stem), reverse=True)
 
+    def has_metrics(self) -> bool:
+        """Whether something was learned."""
+        file = self.path / METRICS
+        return file.exists() and file.stat().st_size > 0
+
     def has_checkpoint(self) -> bool:
         """Whether the run can be resumed."""
         return bool(self.checkpoints())

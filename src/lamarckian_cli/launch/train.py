@@ -46,7 +46,7 @@ def train(job: Job, *, json_output: bool) -> dict[str, Any]:
 
 
 def _give_up(job: Job, folder: RunFolder, error: BaseException) -> None:
-    if job.resume is None and not folder.has_checkpoint():
+    if job.resume is None and not folder.has_checkpoint() and not folder.has_metrics():
         folder.discard()  # it never got going: nothing half-written stays
     elif isinstance(error, KeyboardInterrupt):
         folder.finish("interrupted")

@@ -71,9 +71,21 @@ def unpack_unrolls(message: Message, seats: dict[str, SeatSpec], length: int) ->
 def unpack_results(message: Message) -> list[MatchResult]:
     """The finished matches that a message reports; MessageError if they are none."""
     try:
-        return [MatchResult(**result) for result in message.header.get("results", ())]
+        results = [MatchResult(**result) for result in message.header.get("results", ())]
     except TypeError as error:
         raise MessageError("unfitting", f"match results that are none: {error}") from None
+    for result in results:
+        counts = (result.seat, result.version, result.env_steps, result.frames)
+        numbers = result.result
+        if (
+            not isinstance(result.policy, str)
+            or any(type(count) is not int for count in counts)
+            or not isinstance(numbers, dict)
+            or "return" not in numbers
+            or any(type(value) not in (int, float, bool) for value in numbers.values())
+        ):
+            raise MessageError("unfitting", f"a match result of the wrong kind: {result!r:.200}")
+    return results
 
 
 def pack_weights(weights: Weights, *, half_from: int | None = None) -> Message:

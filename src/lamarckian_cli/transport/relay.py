@@ -18,7 +18,7 @@ from lamarckian_cli.transport.address import parse
 from lamarckian_cli.transport.codec import LIMITS, Layout, Limits
 from lamarckian_cli.transport.keys import JobKeys
 from lamarckian_cli.transport.link import Link
-from lamarckian_cli.transport.shared import Draft, SharedPublisher
+from lamarckian_cli.transport.shared import NO_ROOM, Draft, SharedPublisher
 from lamarckian_cli.transport.stream import Stream
 from lamarckian_cli.transport.weights import Intake, ZmqPublisher
 
@@ -139,7 +139,8 @@ class WeightsRelay:
         try:
             if wanted:
                 link.join(self._join_timeout_s)
-                self._error = ""
+                if NO_ROOM not in self._error:  # which only a version that is complete disproves
+                    self._error = ""
             while wanted:
                 with link.lock:
                     link.check()
@@ -172,3 +173,4 @@ class WeightsRelay:
         seconds = time.monotonic() - self._began[stream.policy]
         self._bytes_per_s = stream.size_bytes / max(seconds, 1e-6)
         self._actors.commit(self._drafts.pop(stream.policy), stream.policy, stream.version)
+        self._error = ""

@@ -44,6 +44,9 @@ from lamarckian_cli.transport.stream import label
 from lamarckian_cli.transport.weights import NOTHING, Subscribing, check_grows, confirm, seen_by, taken
 
 _CONTROL_BYTES = 1 << 20
+NO_ROOM = "has no room for"
+"""How the message begins where a version does not fit into shared memory."""
+
 _MAGIC = b"lamarck1"
 _ALIGNMENT = 64
 _PREFIX = struct.Struct("<8sQ")  # magic, then the size of the head
@@ -292,6 +295,6 @@ def _unpack_index(frame: Buffer) -> tuple[bytes, list[int]]:
 
 def _no_room(folder: Path, size: int, error: OSError) -> str:
     return (
-        f"{folder} has no room for {size / 1e6:.1f} MB of weights: {error.strerror}; "
+        f"{folder} {NO_ROOM} {size / 1e6:.1f} MB of weights: {error.strerror}; "
         "give the machine more shared memory (in a container: docker run --shm-size=1g)"
     )
