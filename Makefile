@@ -30,7 +30,7 @@ CHANGED := again
 endif
 endif
 
-.PHONY: help setup setup-dev train test lint format typecheck clean distclean again
+.PHONY: help setup setup-dev football train test lint format typecheck clean distclean again
 
 help:  ## Show this list
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1 \2/p' $(MAKEFILE_LIST) | \
@@ -46,6 +46,9 @@ help:  ## Show this list
 setup: $(BASE)  ## Make .venv and install everything that training needs
 
 setup-dev: $(DEV)  ## The same with what the tests need
+
+football: $(BASE)  ## Build and install the football engine (minutes the first time)
+	@scripts/install_football.sh
 
 train: $(BASE)  ## Train: PPO on Pong, or as ARGS say
 	@$(BIN)/lamarck train $(ARGS)

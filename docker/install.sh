@@ -4,12 +4,14 @@
 #   PYTHON        the interpreter to use; python3 by default
 #   TORCH_INDEX   an index URL that has the torch build you want; pip's own choice by default
 #   EXTRAS        of pyproject.toml; all by default
+#   FOOTBALL      1: with the football engine, and as root with the system packages that it takes
 #
 # The images are made with it; it does the same on a machine without containers. FOLDER/bin/lamarck
 # is what it leaves. A FOLDER that holds something else is refused before anything is made.
 set -euo pipefail
 
 readonly FOLDER=${1:-} PYTHON=${PYTHON:-python3} TORCH_INDEX=${TORCH_INDEX:-} EXTRAS=${EXTRAS:-all}
+readonly FOOTBALL=${FOOTBALL:-}
 readonly MINIMUM=11 MAXIMUM=13 # of Python 3; pyproject.toml says the same
 SOURCE=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly SOURCE
@@ -24,6 +26,7 @@ main() {
     fi
     pip install --constraint "$SOURCE/constraints.txt" --build-constraint "$SOURCE/constraints.txt" \
         "${SOURCE}[$EXTRAS]"
+    [[ -z $FOOTBALL ]] || "$SOURCE/scripts/install_football.sh" "$FOLDER/bin/python"
     "$FOLDER/bin/lamarck" --version
     printf 'Installed. Put it into PATH: export PATH=%q:"$%s"\n' "$(cd "$FOLDER" && pwd)/bin" PATH
 }

@@ -46,6 +46,7 @@ def examine() -> list[Finding]:
         ("ale-py", _atari),
         ("box2d", _box2d),
         ("pettingzoo", lambda: _package("pettingzoo", pip_install("pettingzoo"), needed=False)),
+        ("gfootball", _football),
         ("ffmpeg", _ffmpeg),
         ("tensorboard", lambda: _package("tensorboard", pip_install("tensorboard"), needed=False)),
         ("cores", _cores),
@@ -159,6 +160,18 @@ def _box2d() -> Finding:
     return Finding(
         name="box2d", ok=True, found=_version("box2d") or _version("box2d-py") or "yes", needed=False
     )
+
+
+def _football() -> Finding:
+    version = _version("gfootball")
+    ok, found = version is not None, version or "not installed (football)"
+    if ok:
+        try:  # it is there; are the system libraries that it draws with, too?
+            importlib.import_module("gfootball_engine")
+        except ImportError as error:
+            ok, found = False, f"{version}, which does not load: {error}"
+    remedy = "" if ok else "make football"
+    return Finding(name="gfootball", ok=ok, found=found, needed=False, remedy=remedy)
 
 
 def _ffmpeg() -> Finding:

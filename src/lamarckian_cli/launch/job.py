@@ -30,14 +30,14 @@ class MDPFactory:
     def check(self) -> None:
         """Raise a ConfigError where class or keys are wrong, MissingPackage where one of its `packages` is.
 
-        Makes no MDP.
+        Makes no MDP. What brings the packages is pip, or the command that the class has as `install`.
         """
         cls = check(self.spec, "env")
         for package in getattr(cls, "packages", ()):
             if find_spec(package) is None:
                 raise MissingPackage(
                     f"env._target_ is {self.spec['_target_']!r}; it needs the package {package}, "
-                    f"which is not installed: {pip_install(package)}"
+                    f"which is not installed: {getattr(cls, 'install', '') or pip_install(package)}"
                 )
 
     def make_mdp(self) -> MDP:
