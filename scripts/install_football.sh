@@ -23,7 +23,7 @@ readonly ENGINE_SHA256=1b0fdcfa78b7fadc3730585ee7f0f412ba825c27e422b2b85ea0cf7ba
 # Python alone; these wheels have it for each. Later ones lack Boost.System, which the engine asks for.
 readonly BOOST=1.87.0.1
 readonly CMAKE=3.31.10 NINJA=1.13.0 # 4 took away what the engine's build files were written for
-readonly RECIPE=1                   # raise it when the same versions are to be built differently
+readonly RECIPE=2                   # raise it when the same versions are to be built differently
 readonly CPU_SECONDS=200            # that compiling took, all cores together
 readonly RELEASE=$ENGINE+lamarckian.$RECIPE
 
@@ -287,13 +287,18 @@ compile() {
     local work=$1 tools=$1/tools log=$1/compile.log started=$SECONDS
     local ninja=$tools/ninja/data/bin/ninja
     [[ -x $ninja ]] || ninja=$tools/bin/ninja
-    # Asserts stay in, as the package builds it: it checks its input with them.
+    # Compiled as one whole, a step takes two thirds of the time that the package's own build needs, and
+    # gives the same numbers (no flag here lets the compiler round differently). Asserts stay in: the
+    # engine checks its input with them.
+    local fast="-O3 -g0 -w -flto -fno-semantic-interposition -ftls-model=initial-exec -fno-math-errno"
     "$tools/cmake/data/bin/cmake" -S "$work/source/third_party/gfootball_engine" -B "$work/build" -G Ninja \
-        -DCMAKE_MAKE_PROGRAM="$ninja" \
-        -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE="-O3 -g0 -w" -DCMAKE_C_FLAGS_RELEASE="-O3 -g0 -w" \
+        -DCMAKE_MAKE_PROGRAM="$ninja" -DCMAKE_C_COMPILER=gcc -DCMAKE_CXX_COMPILER=g++ \
+        -DCMAKE_AR="$(command -v gcc-ar || command -v ar)" \
+        -DCMAKE_RANLIB="$(command -v gcc-ranlib || command -v ranlib)" \
+        -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE="$fast" -DCMAKE_C_FLAGS_RELEASE="$fast" \
         -DCMAKE_CXX_FLAGS="-DBOOST_ALLOW_DEPRECATED_HEADERS -DBOOST_BIND_GLOBAL_PLACEHOLDERS" \
         -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=6 \
-        -DCMAKE_SHARED_LINKER_FLAGS=-Wl,--as-needed \
+        -DCMAKE_SHARED_LINKER_FLAGS="-Wl,--as-needed -flto=$(cores)" \
         -DPython_EXECUTABLE="$PYTHON" -DCMAKE_PREFIX_PATH="$tools/cmeel.prefix" \
         -DCMAKE_INSTALL_RPATH="\$ORIGIN" -DCMAKE_BUILD_WITH_INSTALL_RPATH=ON >"$log" 2>&1 || compile_failed "$log"
     "$ninja" -C "$work/build" -j "$(cores)" >>"$log" 2>&1 &

@@ -13,7 +13,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import ray.exceptions
 
 from lamarckian_cli.launch import ray_cluster
 from lamarckian_cli.launch.node_agents import NodeAgents
@@ -22,6 +21,18 @@ from lamarckian_cli.launch.settings import Cluster
 from lamarckian_cli.transport.keys import JobKeys
 
 LEARNER = {"weights": "tcp://learner:1", "unrolls": "tcp://learner:2", "vector_bytes": 1_000_000}
+
+
+class RayTaskError(Exception):
+    """Ray's own three, by their names: importing Ray here would settle how later tests start it."""
+
+
+class RayActorError(Exception):
+    pass
+
+
+class ActorUnavailableError(RayActorError):
+    pass
 
 
 class Clock:
@@ -66,9 +77,9 @@ class Host:
 
     def answer(self, method: str) -> Any:
         if self.dead:
-            raise ray.exceptions.RayActorError
+            raise RayActorError
         if self.unavailable:
-            raise ray.exceptions.ActorUnavailableError("for a while", b"0" * 16)
+            raise ActorUnavailableError
         return {"describe": self.facts, "status": {"weights": dict(self.weights)}}.get(method)
 
 
@@ -82,7 +93,12 @@ class Cluster4:
             wait=lambda refs, timeout: ([r for r in refs if not r.host.silent], []),
             get=lambda ref: ref.host.answer(ref.method),
             kill=lambda handle: setattr(handle, "killed", True),
-            exceptions=ray.exceptions,
+            exceptions=SimpleNamespace(
+                RayError=Exception,
+                RayActorError=RayActorError,
+                ActorUnavailableError=ActorUnavailableError,
+                RayTaskError=RayTaskError,
+            ),
         )
         monkeypatch.setattr(ray_cluster, "ray", lambda: fake)
         monkeypatch.setattr(ray_cluster, "process_on", lambda machine, *_, **__: self.hosts[machine.name])

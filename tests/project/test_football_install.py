@@ -6,6 +6,7 @@ Nothing here compiles or downloads: pip, the compiler and the build tools are sm
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -20,7 +21,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "scripts" / "install_football.sh"
-RELEASE = "2.10.2+lamarckian.1"
+RELEASE = "2.10.2+lamarckian." + re.findall(r"^readonly RECIPE=(\d+)", SCRIPT.read_text(), re.MULTILINE)[0]
 TAG = "cp{0}{1}-cp{0}{1}".format(*sys.version_info)
 PROGRAMS = (
     "bash",

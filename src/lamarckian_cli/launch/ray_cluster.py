@@ -80,7 +80,9 @@ def available_cores() -> int:
 
 def start(cores: int) -> None:
     """A cluster of this machine alone, that ends with this process; nobody else can reach it."""
-    os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN, **LOOPBACK_ONLY}
+    if "ray" not in sys.modules or os.environ.get("RAY_AUTH_TOKEN") == TOKEN:
+        os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN, **LOOPBACK_ONLY}
+    # Else whoever imported Ray has decided; it read its environment then.
     _init(
         "Ray did not start: {}; `lamarck doctor` looks at it",
         address="local",
