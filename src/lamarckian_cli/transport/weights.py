@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -225,7 +226,7 @@ class Intake:
             confirm(link, policy, assembly.stream.version)
 
 
-class Subscribing:
+class Subscribing(ABC):
     """What every end has in common that hears of weights over a link."""
 
     def __init__(
@@ -262,13 +263,13 @@ class Subscribing:
     def close(self) -> None:
         self._link.close()
 
+    @abstractmethod
     def _hello(self) -> Mapping[str, Any]:
         """What a HELLO says of the versions that are here."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _collect(self) -> list[Message]:
         """Take in what has come, with the link's lock in hand; the news."""
-        raise NotImplementedError
 
 
 class ZmqSubscriber(Subscribing):
