@@ -16,8 +16,9 @@ from typing import Any
 
 from lamarckian_cli.bench.broadcast_cluster import Cluster
 from lamarckian_cli.bench.broadcast_local import measure_local
-from lamarckian_cli.bench.hosts import MIB, Hosts, available
+from lamarckian_cli.bench.hosts import Hosts, available
 from lamarckian_cli.bench.machine import machine
+from lamarckian_cli.bench.switch import MIB
 from lamarckian_cli.errors import require
 from lamarckian_cli.transport.tree import CHUNK_BYTES, Wire, predicted_s, square_root_fanout
 

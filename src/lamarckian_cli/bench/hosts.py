@@ -16,7 +16,6 @@ We are no host ourselves: hosts reach each other, not us nor the world. It takes
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
 import json
 import os
@@ -26,7 +25,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network
@@ -34,19 +32,12 @@ from pathlib import Path
 from typing import Any
 
 import lamarckian_cli
+from lamarckian_cli.bench.switch import DEADLINE_S, MIB, Switch, children_in, one_line, tbf
 from lamarckian_cli.errors import ClusterError
 
 NETWORK = IPv4Network("10.77.0.0/16")
 PRIVATE_FOLDERS = (Path("/tmp"), Path("/dev/shm"))
-MIB = 2**20
 COMMAND_SHOWN = 100  # characters of it in a message
-DEADLINE_S = 30.0  # for a host to be ready, or gone; each takes well under a second
-BURST_S, BURST_BYTES = 0.001, 32 * 1024  # what a link lets through at once: the larger of both
-QUEUE_S, QUEUE_BYTES = 0.2, 8 * MIB  # what waits before a link drops: the larger of both
-
-_CLONE_NEWPID, _CLONE_NEWNET = 0x20000000, 0x40000000
-_libc = ctypes.CDLL(None, use_errno=True)
-_switching = threading.Lock()  # a thread that is between namespaces
 
 
 class Hosts:
@@ -70,7 +61,7 @@ class Hosts:
         self._limit = tbf(mbit_per_s)
         self._keep = kept_folders([*keep, *own_folders()])
         self._shm_bytes = shm_bytes
-        self._switch: _Switch | None = None
+        self._switch: Switch | None = None
         self._hosts: list[Host] = []
 
     def __enter__(self) -> Hosts:
@@ -78,7 +69,7 @@ class Hosts:
         reason = available()
         if reason:
             raise ClusterError(f"no hosts can be made on this machine: {reason}")
-        self._switch = _Switch()
+        self._switch = Switch()
         try:
             self._hosts = [self._host(number) for number in range(len(self._names))]
             for host in self._hosts:
@@ -132,7 +123,7 @@ class Hosts:
 class Host:
     """One of `Hosts`; processes on it are ours, children like any other."""
 
-    def __init__(self, name: str, address: str, switch: _Switch, plan: dict[str, Any]) -> None:
+    def __init__(self, name: str, address: str, switch: Switch, plan: dict[str, Any]) -> None:
         self.name = name
         self.address = address
         self._switch = switch
@@ -159,7 +150,7 @@ class Host:
             "given" if folder else "default",
         ]
         argv = [*enter, *map(str, argv)]
-        with _switching, children_in(inside.pids):
+        with children_in(inside.pids):
             process = subprocess.Popen(argv, **keywords)
         self._processes = [one for one in self._processes if one.poll() is None] + [process]
         return process
@@ -282,38 +273,6 @@ class _Inside:
     pids: int  # file descriptor of its namespace of process ids
 
 
-class _Switch:
-    """A bridge in a network of its own, which is there while `fd` is open here or in a host."""
-
-    def __init__(self) -> None:
-        self.fd = new_network()
-        try:
-            self.run("ip", "link add switch type bridge stp_state 0 forward_delay 0")
-            self.run("ip", "link set switch addrgenmode none up")
-        except BaseException:
-            self.close()
-            raise
-
-    def run(self, program: str, words: str) -> None:
-        """Run `ip` or `tc` in this network; raises ClusterError."""
-        done = self._run(program, words)
-        if done.returncode:
-            raise ClusterError(f"{program} {words}: {one_line(done.stderr)}")
-
-    def forget(self, port: str) -> None:
-        """Remove a port whose host is gone, unless the kernel has done so already."""
-        self._run("ip", f"link delete {port}")
-
-    def close(self) -> None:
-        os.close(self.fd)
-
-    def _run(self, program: str, words: str) -> subprocess.CompletedProcess[str]:
-        command = ["nsenter", f"--net=/proc/self/fd/{self.fd}", program, *words.split()]
-        return subprocess.run(
-            command, pass_fds=(self.fd,), capture_output=True, text=True, timeout=DEADLINE_S
-        )
-
-
 ENTERED = {"net": "net", "mount": "mnt", "uts": "uts", "ipc": "ipc"}  # nsenter's option -> in /proc/PID/ns
 UNSHARE = ("unshare", "--net", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child")
 TRIAL = f"""
@@ -340,18 +299,6 @@ def available() -> str:
     return one_line(done.stderr) or f"unshare ended with status {done.returncode}" if done.returncode else ""
 
 
-def tbf(mbit_per_s: float | None) -> str:
-    """The arguments of `tc` for a link of that speed; empty for one without a limit."""
-    if mbit_per_s is None:
-        return ""
-    if not mbit_per_s > 0:
-        raise ClusterError(f"mbit_per_s is {mbit_per_s}; it must be above 0, or None for no limit")
-    bytes_per_s = mbit_per_s * 1e6 / 8
-    burst = max(int(bytes_per_s * BURST_S), BURST_BYTES)
-    queue = max(int(bytes_per_s * QUEUE_S), QUEUE_BYTES)
-    return f"tbf rate {int(mbit_per_s * 1e6)}bit burst {burst}b limit {queue}b"
-
-
 def own_folders() -> list[Path]:
     """What a program of ours needs: interpreter, package, its repository, the current folder."""
     package = Path(lamarckian_cli.__file__).parent
@@ -369,44 +316,3 @@ def kept_folders(folders: Iterable[Path]) -> list[str]:
         for name in sorted(names)
         if name.is_dir() and any(private in name.parents for private in PRIVATE_FOLDERS)
     ]
-
-
-def new_network() -> int:
-    """File descriptor of a fresh network namespace; ours stays as it is."""
-    path = "/proc/thread-self/ns/net"
-    with _switching:
-        ours = os.open(path, os.O_RDONLY)
-        try:
-            _check(_libc.unshare(_CLONE_NEWNET))
-            made = os.open(path, os.O_RDONLY)
-            _check(_libc.setns(ours, _CLONE_NEWNET))
-        finally:
-            os.close(ours)
-    return made
-
-
-@contextlib.contextmanager
-def children_in(pids: int) -> Iterator[None]:
-    """What this thread starts meanwhile counts processes in the namespace of that file descriptor.
-
-    So that the child is the process itself, and no go-between would have to pass on signals.
-    """
-    ours = os.open("/proc/self/ns/pid", os.O_RDONLY)
-    try:
-        _check(_libc.setns(pids, _CLONE_NEWPID))
-        try:
-            yield
-        finally:
-            _check(_libc.setns(ours, _CLONE_NEWPID))
-    finally:
-        os.close(ours)
-
-
-def _check(result: int) -> None:
-    if result:
-        code = ctypes.get_errno()
-        raise ClusterError(f"the kernel refuses to change namespaces: {os.strerror(code)}")
-
-
-def one_line(text: str) -> str:
-    return " ".join(text.split())
