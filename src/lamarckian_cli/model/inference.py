@@ -85,8 +85,28 @@ def _linear(prefix: str, width: int, sizes: tuple[int, ...]) -> list[tuple[str, 
     return parts
 
 
-class NumpyInference:
-    """Layers on numbers; all logits are 0 before the first `load`."""
+class Layers(NamedTuple):
+    """A network's arrays, as views of its flat vector; with a leading axis [M, ...] of M networks."""
+
+    hidden: list[tuple[np.ndarray, np.ndarray]]  # weight [in, out] and bias [1, out] of each
+    head: tuple[np.ndarray, np.ndarray]
+    log_deviation: np.ndarray  # [1, D] of all continuous heads together
+    mean: np.ndarray  # [1, numbers], as inverse_deviation
+    inverse_deviation: np.ndarray
+
+    def of(self, member: int) -> Layers:
+        """One of the M networks."""
+        return Layers(
+            [(weight[member], bias[member]) for weight, bias in self.hidden],
+            (self.head[0][member], self.head[1][member]),
+            self.log_deviation[member],
+            self.mean[member],
+            self.inverse_deviation[member],
+        )
+
+
+class NumpyLayers:
+    """Layers on numbers: what `NumpyInference` does for one network, and `stacked` for many."""
 
     def __init__(self, seat: SeatSpec, architecture: Architecture, *, normalizes: bool = False) -> None:
         self.seat = seat
@@ -94,48 +114,57 @@ class NumpyInference:
         self._normalizes = normalizes
         self._layout = vector_layout(seat, architecture)
         self._size = max(place.end for place in self._layout.values())
-        self._layers = len(architecture.policy)
+        self._hidden_layers = len(architecture.policy)
         self._width = head_parts(seat.heads)[-1].stop
         self._buffers: list[np.ndarray] = []
         self._scratch: np.ndarray = np.empty(0, np.float32)
-        self.load(np.zeros(self._size, np.float32))
 
-    def load(self, vector: np.ndarray) -> None:
+    def _check(self, vector: np.ndarray) -> None:
         if vector.shape != (self._size,):
             raise ValueError(f"a vector {list(vector.shape)} for a network of [{self._size}]")
-        vector = np.array(vector, np.float32)
+
+    def _layers(self, vectors: np.ndarray) -> Layers:
+        """Views of [P], or of [M, P]."""
 
         def part(name: str) -> np.ndarray:
             place = self._layout[name]
-            return vector[place.start : place.end].reshape(place.shape)
+            return vectors[..., place.start : place.end].reshape(*vectors.shape[:-1], *place.shape)
 
-        names = [f"body.hidden.layers.{i}" for i in range(self._layers)]
-        self._hidden = [(part(f"{name}.weight").T, part(f"{name}.bias")) for name in names]
-        self._mean, self._inverse_deviation = part("body.mean"), part("body.inverse_deviation")
-        self._head = part("logits.weight").T, part("logits.bias")
-        self._log_deviation = part("log_deviation")
+        def row(name: str) -> np.ndarray:
+            return part(name)[..., None, :]
 
-    def __call__(self, inputs: tuple[np.ndarray, ...]) -> np.ndarray:
-        x = self._numbers(inputs)
-        count = len(x)
-        if not self._buffers or count > len(self._buffers[0]):
-            self._allocate(count)
-        for (weight, bias), buffer in zip(self._hidden, self._buffers[1:], strict=True):
-            x = np.matmul(x, weight, out=buffer[:count])
-            x += bias
-            self._activate(x)
-        weight, bias = self._head
-        numbers = np.matmul(x, weight, out=self._buffers[0][:count])
-        numbers += bias
-        return numbers if not self._log_deviation.size else self._with_deviations(numbers)
+        def layer(name: str) -> tuple[np.ndarray, np.ndarray]:
+            return part(f"{name}.weight").swapaxes(-1, -2), row(f"{name}.bias")
+
+        return Layers(
+            [layer(f"body.hidden.layers.{i}") for i in range(self._hidden_layers)],
+            layer("logits"),
+            row("log_deviation"),
+            row("body.mean"),
+            row("body.inverse_deviation"),
+        )
 
     def _numbers(self, inputs: tuple[np.ndarray, ...]) -> np.ndarray:
         flat = [x.reshape(len(x), -1).astype(np.float32, copy=False) for x in inputs]
-        x = flat[0] if len(flat) == 1 else np.concatenate(flat, axis=1)
+        return flat[0] if len(flat) == 1 else np.concatenate(flat, axis=1)
+
+    def _forward(self, x: np.ndarray, layers: Layers) -> np.ndarray:
+        """Logits [..., N, L] of numbers [..., N, numbers], in buffers that the next call writes again."""
         if self._normalizes:
-            x = (x - self._mean) * self._inverse_deviation
+            x = (x - layers.mean) * layers.inverse_deviation
             np.clip(x, -NORMALIZED_LIMIT, NORMALIZED_LIMIT, out=x)
-        return x
+        lead = x.shape[:-1]
+        count = math.prod(lead)
+        if not self._buffers or count > len(self._buffers[0]):
+            self._allocate(count, layers)
+        for (weight, bias), buffer in zip(layers.hidden, self._buffers[1:], strict=True):
+            x = np.matmul(x, weight, out=buffer[:count].reshape(*lead, -1))
+            x += bias
+            self._activate(x)
+        weight, bias = layers.head
+        numbers = np.matmul(x, weight, out=self._buffers[0][:count].reshape(*lead, -1))
+        numbers += bias
+        return self._with_deviations(numbers, layers) if layers.log_deviation.size else numbers
 
     def _activate(self, x: np.ndarray) -> None:
         if self._activation == "tanh":
@@ -147,20 +176,36 @@ class NumpyInference:
             np.multiply(x, np.float32(LEAK), out=leak)
             np.maximum(x, leak, out=x)
 
-    def _allocate(self, count: int) -> None:
+    def _allocate(self, count: int, layers: Layers) -> None:
         """Room for `count` rows: fresh memory at every call would cost more than some layers."""
-        widths = [self._head[1].size, *(bias.size for _, bias in self._hidden)]
+        widths = [bias.shape[-1] for _, bias in (layers.head, *layers.hidden)]
         self._buffers = [np.empty((count, width), np.float32) for width in widths]
         self._scratch = np.empty(count * max(widths), np.float32)
 
-    def _with_deviations(self, numbers: np.ndarray) -> np.ndarray:
-        logits = np.empty((len(numbers), self._width), np.float32)
+    def _with_deviations(self, numbers: np.ndarray, layers: Layers) -> np.ndarray:
+        logits = np.empty((*numbers.shape[:-1], self._width), np.float32)
         at = to = deviation_at = 0
         for head in self.seat.heads:
             width = head.size if isinstance(head, ContinuousHead) else head.n
-            logits[:, to : to + width] = numbers[:, at : at + width]
+            logits[..., to : to + width] = numbers[..., at : at + width]
             at, to = at + width, to + width
             if isinstance(head, ContinuousHead):
-                logits[:, to : to + width] = self._log_deviation[deviation_at : deviation_at + width]
+                deviation = layers.log_deviation[..., deviation_at : deviation_at + width]
+                logits[..., to : to + width] = deviation
                 to, deviation_at = to + width, deviation_at + width
         return logits
+
+
+class NumpyInference(NumpyLayers):
+    """Layers on numbers; all logits are 0 before the first `load`."""
+
+    def __init__(self, seat: SeatSpec, architecture: Architecture, *, normalizes: bool = False) -> None:
+        super().__init__(seat, architecture, normalizes=normalizes)
+        self._mine = self._layers(np.zeros(self._size, np.float32))
+
+    def load(self, vector: np.ndarray) -> None:
+        self._check(vector)
+        self._mine = self._layers(np.array(vector, np.float32))
+
+    def __call__(self, inputs: tuple[np.ndarray, ...]) -> np.ndarray:
+        return self._forward(self._numbers(inputs), self._mine)
