@@ -51,6 +51,7 @@ class UnrollBuffer:
         self._finals: list[list[tuple[int, tuple[np.ndarray, ...]]]] = [[] for _ in range(rows)]
         self._free = list(range(rows - 1, slots - 1, -1))
         self._complete: list[int] = []
+        self._owner = np.zeros(rows, np.int64)  # the slot that filled each complete row
         # Where the slots stand. Side by side: slot s at step `_step` of row `_first + s`.
         self._side_by_side = True
         self._first = self._step = 0
@@ -62,6 +63,10 @@ class UnrollBuffer:
     def complete(self) -> int:
         """Unrolls that can be taken."""
         return len(self._complete)
+
+    def complete_of(self, slots: range) -> int:
+        """Unrolls of these slots that can be taken."""
+        return sum(int(self._owner[row]) in slots for row in self._complete)
 
     def observe(
         self, slots: np.ndarray | None, inputs: tuple[np.ndarray, ...], rewards: np.ndarray
@@ -82,9 +87,12 @@ class UnrollBuffer:
         places: Places,
         actions: tuple[np.ndarray, ...],
         log_prob: np.ndarray,
-        version: int,
+        version: int | np.ndarray,
     ) -> None:
-        """Store the actions [n] or [n, D] a head that were chosen at `places`, and step on."""
+        """Store the actions [n] or [n, D] a head that were chosen at `places`, and step on.
+
+        `version` is that of the weights that chose them: one for all, or [n].
+        """
         for array, action in zip(self._flat_actions, actions, strict=True):
             array[places] = action
         self._flat_log_prob[places] = log_prob
@@ -132,6 +140,16 @@ class UnrollBuffer:
         """The `count` unrolls that were complete first, as arrays of their own."""
         rows = self._complete[:count]
         del self._complete[:count]
+        return self._take(rows, self.policy)
+
+    def take_of(self, slots: range, policy: str) -> Unrolls:
+        """All complete unrolls of these slots, at least one, as those of `policy`."""
+        rows = [row for row in self._complete if int(self._owner[row]) in slots]
+        taken = set(rows)
+        self._complete = [row for row in self._complete if row not in taken]
+        return self._take(rows, policy)
+
+    def _take(self, rows: list[int], policy: str) -> Unrolls:
         finals = [(i, step, inputs) for i, row in enumerate(rows) for step, inputs in self._finals[row]]
         neighbours = rows == list(range(rows[0], rows[0] + len(rows)))
         index = slice(rows[0], rows[0] + len(rows)) if neighbours else np.array(rows)
@@ -141,7 +159,7 @@ class UnrollBuffer:
             return array[:, index].swapaxes(0, 1).copy()
 
         unrolls = Unrolls(
-            policy=self.policy,
+            policy=policy,
             inputs=tuple(map(part, self.inputs)),
             masks=tuple(None if mask is None else part(mask) for mask in self.masks),
             actions=tuple(map(part, self.actions)),
@@ -173,6 +191,7 @@ class UnrollBuffer:
             self._flat_reward[before] = rewards
         if self._step == self.length:
             self._complete.extend(range(self._first, self._first + self.slots))
+            self._owner[self._first : self._first + self.slots] = np.arange(self.slots)
             self._first, self._step = self._free_block(), 0
             places = self._block()
             for array, value in zip(self._flat_inputs, inputs, strict=True):
@@ -231,6 +250,7 @@ class UnrollBuffer:
         if not self._free:
             raise RuntimeError("unrolls are complete but nobody took them")
         self._complete.append(int(self._row[slot]))
+        self._owner[self._row[slot]] = slot
         self._row[slot] = self._free.pop()
         self._at[slot] = 0
 

@@ -12,7 +12,7 @@ from lamarckian_cli.errors import MDPError
 from lamarckian_cli.model.architecture import Architecture
 from lamarckian_cli.model.inference import make_inference
 from lamarckian_cli.model.sampling import ActionSampler
-from lamarckian_cli.records import DiscreteHead, InputSpec, SeatSpec, Weights
+from lamarckian_cli.records import DiscreteHead, InputSpec, SeatSpec, Unrolls, Weights
 
 if TYPE_CHECKING:
     from lamarckian_cli.actor.players import Player
@@ -48,7 +48,7 @@ class Policy:
         self.buffer = buffer
         self.players: list[Player] = []  # all who ask it, in the order of their slots
         self.waiting: list[Player] = []
-        self.inference = make_inference(seat, architecture, normalizes=normalizes, bf16=bf16)
+        self._make_inference(architecture, normalizes, bf16)
         self.sampler = ActionSampler(seat.heads)
         self._dtypes = [{np.dtype(spec.dtype)} for spec in seat.inputs]
         self._masked = any(isinstance(head, DiscreteHead) and head.masked for head in seat.heads)
@@ -59,10 +59,34 @@ class Policy:
         """Start the stream of random actions anew."""
         self._rng = np.random.Generator(np.random.PCG64(seed))
 
+    def _make_inference(self, architecture: Architecture, normalizes: bool, bf16: bool) -> None:
+        self.inference = make_inference(self.seat, architecture, normalizes=normalizes, bf16=bf16)
+
+    # -------------------------------------------------------------- whose weights; a group has several
+
     def load(self, weights: Weights) -> None:
         """Take over published weights."""
         self.inference.load(weights.vector)
         self.version = weights.version
+
+    def identity(self, player: Player) -> tuple[str, int]:
+        """The name and the version of the weights that `player` plays with."""
+        return self.name, self.version
+
+    def take(self, minimum: int) -> list[Unrolls]:
+        """The complete unrolls, where there are at least `minimum`."""
+        buffer = self.buffer
+        if buffer is None or buffer.complete < minimum:
+            return []
+        return [buffer.take(buffer.complete)]
+
+    def _logits(
+        self, players: list[Player], inputs: tuple[np.ndarray, ...]
+    ) -> tuple[np.ndarray, int | np.ndarray]:
+        """Logits [n, L] and the version of each, or of all."""
+        return self.inference(inputs), self.version
+
+    # -------------------------------------------------------------- answering
 
     def answer(self) -> None:
         """One batched forward pass for everyone in `waiting`; each is woken with its action."""
@@ -77,7 +101,7 @@ class Policy:
         if buffer is not None:
             slots = None if everyone and len(players) == buffer.slots else _slots_of(players)
             places = buffer.observe(slots, inputs, self._rewards_of(players))
-        logits = self.inference(inputs)
+        logits, version = self._logits(players, inputs)
         if self.greedy:
             chosen = self.sampler.greedy(logits, masks)
         else:
@@ -91,7 +115,7 @@ class Policy:
                 for array, part in zip(chosen, actions[i], strict=True):
                     array[i] = part
         if buffer is not None:
-            buffer.record(slots, places, chosen, log_prob, self.version)
+            buffer.record(slots, places, chosen, log_prob, version)
             if self._masked:
                 buffer.record_masks(places, masks)
             if scripted:

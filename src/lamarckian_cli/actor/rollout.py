@@ -104,11 +104,7 @@ class Rollout:
 
     def take(self, minimum: int) -> list[Unrolls]:
         """Complete unrolls of every policy that has at least `minimum`."""
-        taken = []
-        for policy in self.policies:
-            if policy.buffer is not None and policy.buffer.complete >= minimum:
-                taken.append(policy.buffer.take(policy.buffer.complete))
-        return taken
+        return [unrolls for policy in self.policies for unrolls in policy.take(minimum)]
 
     def pop_results(self) -> list[MatchResult]:
         """Results of matches that ended since the last call."""
@@ -204,13 +200,14 @@ class Rollout:
                     result[f"return_{head.name}"] = float(value)
             result.update({name: float(value) for name, value in controller.result().items()})
             steps = player.steps
+            name, version = player.policy.identity(player)
             self.results.append(
                 (
                     number,
                     MatchResult(
-                        policy=player.policy.name,
+                        policy=name,
                         seat=player.seat,
-                        version=player.policy.version,
+                        version=version,
                         env_steps=steps,
                         frames=steps * self.spec.frames_per_step,
                         result=result,
