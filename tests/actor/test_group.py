@@ -21,13 +21,23 @@ MATCHES, T = 6, 5
 ARCHITECTURE = Architecture(policy=(16, 8), critic=(8,))
 
 
-def play(mdp, rounds, seed=0):
+class Shuffled(PolicyGroup):
+    """Players come to wait in any order, and not all at once."""
+
+    def answer(self):
+        np.random.default_rng(len(self.waiting)).shuffle(self.waiting)
+        late = [self.waiting.pop()] if len(self.waiting) > 1 else []
+        super().answer()
+        self.waiting = late
+
+
+def play(mdp, rounds, group_class=PolicyGroup, seed=0):
     """Unrolls and results of a group of three over some rounds, and the members' vectors."""
     seat = mdp.describe().seats[0]
     size = FlatParameters(Network(seat, ARCHITECTURE), bf16=False).vector.numel()
     rng = np.random.default_rng(3)
     vectors = {name: 0.5 * rng.standard_normal(size).astype(np.float32) for name in NAMES}
-    group = PolicyGroup(
+    group = group_class(
         NAMES,
         seat,
         ARCHITECTURE,
@@ -47,9 +57,13 @@ def play(mdp, rounds, seed=0):
     return seat, vectors, unrolls, results
 
 
-@pytest.mark.parametrize("mdp", [Pong, Broadside], ids=["together", "each in its own time"])
-def test_recorded_probabilities_are_those_of_the_members_own_network(mdp):
-    seat, vectors, unrolls, _ = play(mdp(), 400)
+@pytest.mark.parametrize(
+    ("mdp", "group_class"),
+    [(Pong, PolicyGroup), (Broadside, PolicyGroup), (Pong, Shuffled)],
+    ids=["together", "each in its own time", "in any order"],
+)
+def test_recorded_probabilities_are_those_of_the_members_own_network(mdp, group_class):
+    seat, vectors, unrolls, _ = play(mdp(), 400, group_class)
     distribution = ActionDistribution(seat.heads, "cpu")
     seen = set()
     for one in unrolls:
