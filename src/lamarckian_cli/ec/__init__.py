@@ -1,0 +1,1 @@
+"""Evolutionary computation: codings, operators, selection, Pareto tools. Arrays in, arrays out."""
