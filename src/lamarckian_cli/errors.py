@@ -5,6 +5,7 @@
     ├── MissingPackage      something optional is not installed; the message has the command
     ├── RunError            a run folder or checkpoint that cannot be used
     ├── MDPError            a game that breaks the interface, crashed or hangs
+    ├── EvaluatorError      an evaluator that breaks the interface
     ├── TransportError      a peer that is not there, bytes that are not ours
     └── ClusterError        the machines at hand cannot carry the job
 
@@ -34,6 +35,10 @@ class RunError(LamarckError):
 
 class MDPError(LamarckError):
     """A game that breaks the MDP interface: names the seat, expected and actual values."""
+
+
+class EvaluatorError(LamarckError):
+    """An evaluator breaks its interface: names it, expected and actual values."""
 
 
 class TransportError(LamarckError):
