@@ -1,7 +1,7 @@
 """How a run's numbers are kept: written line by line.
 
 `metrics.jsonl` is for programs, TensorBoard's events are for eyes; both hold the same rows.
-A row is a flat dict of numbers, with `env_steps` among them.
+A row is a flat dict of numbers, with `env_steps` among them; of an evolution, `evaluations`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 Row = Mapping[str, Any]
+PROGRESS = ("env_steps", "evaluations")
+"""What says how far a row is: of a training, and of an evolution."""
 
 
 def finite(value: Any) -> Any:
@@ -68,9 +70,9 @@ def read_rows(path: Path) -> Iterator[dict[str, Any]]:
                 yield row
 
 
-def env_steps_of(row: Row) -> float:
-    """Of a row or a summary; what a damaged file may hold in place of a number counts as none."""
-    steps = row.get("env_steps")
+def progress_of(row: Row) -> float:
+    """Env steps of a row or a summary, or evaluations; what a damaged file may hold in their place is 0."""
+    steps = row.get("env_steps", row.get("evaluations"))
     return steps if isinstance(steps, int | float) else 0
 
 
@@ -99,7 +101,7 @@ def _row_of(line: bytes) -> dict[str, Any] | None:
 
 
 class EventsFile:
-    """Writes rows as TensorBoard scalars, with `env_steps` as the step.
+    """Writes rows as TensorBoard scalars, with env steps, or evaluations, as the step.
 
     Written at once and without a thread of its own. TensorBoard's package takes a third of a
     second to import, so that is put off until the first row.
@@ -120,9 +122,9 @@ class EventsFile:
         values = [
             Summary.Value(tag=name, simple_value=float(value))
             for name, value in row.items()
-            if name != "env_steps" and isinstance(value, int | float | np.number) and math.isfinite(value)
+            if name not in PROGRESS and isinstance(value, int | float | np.number) and math.isfinite(value)
         ]
-        step = int(row.get("env_steps", 0))
+        step = int(progress_of(row))
         self._write(Event(wall_time=time.time(), step=step, summary=Summary(value=values)))
 
     def close(self) -> None:

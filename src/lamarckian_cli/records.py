@@ -154,6 +154,7 @@ class MatchResult:
     policy: str
     seat: int
     version: int  # of the weights at its last action
+    first_version: int  # of those at its start
     env_steps: int
     frames: int
     result: dict[str, float]  # "return", and whatever the game reports

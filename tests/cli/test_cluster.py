@@ -11,6 +11,8 @@ import pytest
 UP = "lamarckian_cli.launch.clusters.bringup.up"
 DOWN = "lamarckian_cli.launch.clusters.takedown.down"
 STATUS = "lamarckian_cli.launch.clusters.takedown.status"
+PLAN_NUMBERS = ("--bandwidth", "--latency-us", "--rate", "--update-seconds")
+NO_NUMBERS = ("nan", "inf", "-inf", "-1", "1e300", "many", "")
 CLUSTER = {
     "name": "default",
     "address": "10.0.0.1:6379",
@@ -69,7 +71,23 @@ def test_plan_for_people(lamarck) -> None:
         (("plan", "cluster=auto"), "cluster.cores is null"),
         (("plan", "cluster=5cores"), "cluster"),
         (("plan", "cluster=80cores", "cluster.fanout=0"), "cluster.fanout is 0"),
-        (("plan", "--bandwidth", "0"), "--bandwidth"),
+        *((("plan", option, value), option) for option in PLAN_NUMBERS for value in NO_NUMBERS),
+        (("plan", "--latency-us", "-1"), "--latency-us"),
+        *((("plan", option, "0"), option) for option in PLAN_NUMBERS if option != "--latency-us"),
+        *((("up", "--here", "--timeout", value), "--timeout") for value in (*NO_NUMBERS, "0")),
+        *((("up", "--here", "--cores", value), "--cores") for value in (*NO_NUMBERS, "0", "1.5")),
+        *((("up", "--here", "--port", value), "--port") for value in (*NO_NUMBERS, "65536")),
+        (("up", "--here", "--ssh", "'"), '--ssh is "\'", which cannot be read as a command'),
+        (("up", "--here", "--address", "1.2.3.4"), "--address is '1.2.3.4', which is no address of this"),
+        (("plan", "cluster=auto", "cluster.actors=10000000"), "cluster.actors is 10,000,000"),
+        (("manifest", "cluster=80cores", "--out", "x", "--kind", "ray", "--hosts", "a,a,b"), "names a twice"),
+        (
+            ("manifest", "cluster=80cores", "--out", "x", "--kind", "ray", "--hosts", "-o,a,b"),
+            "--hosts has '-o'",
+        ),
+        (("manifest", "cluster=80cores", "--out", "x", "--images", "A b/"), "--images is 'A b/'"),
+        (("manifest", "cluster=80cores", "--out", "x", "--user", "me"), "--user goes with --kind ray"),
+        (("manifest", "cluster=80cores", "--out", ""), "--out is '.', which is a folder"),
         (("manifest", "cluster=80cores"), "--out"),
         (
             ("manifest", "cluster=80cores", "--out", "no/x.yaml"),
@@ -100,6 +118,17 @@ def test_manifest_names_what_it_wrote(lamarck, tmp_path: Path) -> None:
         str(tmp_path / "job.yaml.secrets"),
     ]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["job.yaml", "job.yaml.secrets"]
+
+
+def test_manifest_overwrites_with_force_alone(lamarck, tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text("mine")
+    answer = lamarck("cluster", "manifest", "cluster=80cores", "--out", "job.yaml")
+    assert (answer.status, answer.out) == (2, "")
+    assert "--out is 'job.yaml', which is there already" in answer.err
+    assert (tmp_path / "job.yaml").read_text() == "mine"
+    answer = lamarck("cluster", "manifest", "cluster=80cores", "--out", "job.yaml", "--force")
+    assert answer.status == 0, answer.err
+    assert "RayJob" in (tmp_path / "job.yaml").read_text()
 
 
 def test_up_hands_over_what_was_asked(lamarck, calls: list[Any], tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from lamarckian_cli.config.catalogue import groups
+from lamarckian_cli.config.catalogue import groups_of
 from lamarckian_cli.errors import pip_install
 
 PROBE = """
@@ -44,7 +44,9 @@ def children_cpu_s() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["list", "--json"], ["--version"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["train", "--help"], ["evolve", "--help"], ["list", "--json"], ["--version"]]
+)
 def test_answers_without_importing_anything_heavy(arguments: list[str]) -> None:
     _, err = probe(*arguments)
     assert "HEAVY []" in err
@@ -57,7 +59,7 @@ def test_help_takes_less_than_half_a_second() -> None:
 def test_help_names_every_command(lamarck) -> None:
     answer = lamarck("--help")
     assert answer.status == 0
-    for command in ("train", "eval", "play", "runs", "doctor", "list", "cluster", "bench"):
+    for command in ("train", "evolve", "eval", "play", "runs", "front", "doctor", "list", "cluster", "bench"):
         assert f"  {command} " in answer.out
 
 
@@ -68,7 +70,7 @@ def test_version(lamarck) -> None:
 def test_train_help_lists_groups_options_and_keys(lamarck) -> None:
     answer = lamarck("train", "--help")
     assert answer.status == 0
-    for options in groups().values():
+    for options in groups_of("train").values():
         for option in options:
             assert option.name in answer.out
     for key in ("algo.lr=", "budget.env_steps=", "cluster.actors=", "run.dir=", "--multirun", "--cfg"):
@@ -114,6 +116,7 @@ def test_doctor_has_the_command_for_an_optional_package(lamarck, monkeypatch: py
     ("line", "expected"),
     [
         ("lamarck tr", {"train"}),
+        ("lamarck evolve problem=zdt", {f"problem=zdt{n}" for n in range(1, 7)}),
         ("lamarck train algo=", {"algo=ppo", "algo=impala"}),
         ("lamarck train env=pong_i", {"env=pong_image"}),
         ("lamarck train algo.lr_", {"algo.lr_schedule="}),

@@ -13,7 +13,7 @@ import time
 import psutil
 import pytest
 
-from lamarckian_cli.errors import ClusterError
+from lamarckian_cli.errors import ClusterError, RunError
 from lamarckian_cli.launch.distributed import DistributedTraining
 from lamarckian_cli.launch.runfolder import RunFolder
 from lamarckian_cli.launch.signals import Stop
@@ -58,6 +58,13 @@ def test_a_killed_actor_is_started_again_and_training_goes_on(no_children_left):
         assert training.pids()["learner"] == before["learner"]
         state = training.state()
         assert state["counters"]["env_steps"] >= steps
+        # Without its learner the job is over, and the cause is what is told.
+        os.kill(before["learner"], signal.SIGKILL)
+        with pytest.raises(
+            RunError, match=r"learner's process, .* was lost .*worker process has died"
+        ) as lost:
+            wait_until(lambda: training.progress() is None)
+        assert "ray stop" not in str(lost.value)  # one of the causes that Ray can think of
     finally:
         training.stop()
 

@@ -223,6 +223,31 @@ def test_what_is_missing_is_said_with_the_command_that_runs(tmp_path: Path) -> N
             run.close()
 
 
+def test_a_machine_that_is_not_fit_costs_its_own_actors_alone_until_it_is(tmp_path: Path) -> None:
+    """Its shared memory is full: the job says so, goes on without it, and takes it in once there is room."""
+    with (
+        Hosts(3, mbit_per_s=1000, keep=[tmp_path], shm_bytes=512 << 20) as hosts,
+        RayNodes(hosts, tmp_path, tls=False, environment=WATCHFUL) as nodes,
+    ):
+        fill = "fallocate -l $(($(df --output=avail -B1 /dev/shm | tail -1) - 4194304)) /dev/shm/full"
+        filled = hosts[2].run(["sh", "-c", fill], timeout_s=20)
+        assert filled.returncode == 0, filled.stderr
+        run = Run(nodes, tmp_path / "run")
+        try:
+            first = run.wait_until(lambda m: m["env_steps"] > 10_000)
+            assert (first["actors"], first["machines"]) == (3, 1)
+            why = "host3 (10.77.0.3) is not used: host3 has 4 MiB of shared memory left in /dev/shm"
+            assert run.said().count("is not used") == run.said().count(why) == 1
+            hosts[2].run(["rm", "/dev/shm/full"], timeout_s=20)
+            run.wait_until(lambda m: m["machines"] == 2 and m["actors"] == 5)  # it is tried after 30 s
+            assert "host3 (10.77.0.3) is used from now on" in run.said()
+            run.learns_on()
+            assert run.interrupt() == 130
+            assert leftovers(hosts[2]) == []
+        finally:
+            run.close()
+
+
 OWN_GAME = """
 from lamarckian_cli.mdp.pong import Pong
 class Game(Pong):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import stat
 from pathlib import Path
@@ -13,14 +14,24 @@ import yaml
 from lamarckian_cli.errors import ClusterError
 from lamarckian_cli.launch.clusters.manifest import write_manifest
 from lamarckian_cli.launch.clusters.secrets import new_secrets
+from lamarckian_cli.launch.job import Job
 from lamarckian_cli.launch.wiring import job_of
 
 PAPER = ("env=pong", "cluster=6000cores", "seed=3")
+ODD_HOSTS = ("", " ", "a b", "-oProxyCommand=x", "a;b", "a\n", "$(x)", "x" * 254)
+ODD_USERS = ("", "-oProxyCommand=x", "a b", "a;b", "a\n")
+ODD_IMAGES = ("Team/", "a b/", "-x/", "here//", "https://registry/", "x/:", "a\n/", "x" * 250 + "/")
+ODD_NAMES = ("", "-a", "a-", "1a", "A", "a_b", "a.b", "a b", "a" * 41, "a\n")
+
+
+@functools.cache
+def job_called(*overrides: str) -> Job:
+    return job_of(overrides)
 
 
 def written(tmp_path: Path, *overrides: str, **keys: Any) -> dict[str, Any]:
     out = tmp_path / "cluster.yaml"
-    write_manifest(job_of([*(overrides or PAPER), "algo.unroll=32"]), out=out, **keys)
+    write_manifest(job_called(*(overrides or PAPER), "algo.unroll=32"), out=out, **keys)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["cluster.yaml", "cluster.yaml.secrets"]
     tree: dict[str, Any] = yaml.safe_load(out.read_text())
     return tree
@@ -147,7 +158,7 @@ def test_secrets_are_made_once_and_are_the_owner_s(tmp_path: Path) -> None:
     before = {path.name: path.read_text() for path in folder.iterdir()}
     assert set(before) == set(new_secrets("x"))
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
-    written(tmp_path, kind="ray")
+    written(tmp_path, kind="ray", force=True)
     assert {path.name: path.read_text() for path in folder.iterdir()} == before
     assert before["auth_token"] not in (tmp_path / "cluster.yaml").read_text()
 
@@ -159,6 +170,18 @@ def test_secrets_are_made_once_and_are_the_owner_s(tmp_path: Path) -> None:
         (PAPER, {"name": "My_Cluster"}, "--name is 'My_Cluster'; take lower case"),
         (PAPER, {"hosts": ("a", "b")}, "--hosts goes with --kind ray alone"),
         (PAPER, {"hosts": ("a", "b"), "kind": "ray"}, "--hosts has 2 machines, and 6000 actors .* need 151"),
+        (PAPER, {"hosts": ("a", "b", "a"), "kind": "ray"}, "--hosts names a twice"),
+        *((PAPER, {"hosts": ("a", odd), "kind": "ray"}, "is no name of a machine") for odd in ODD_HOSTS),
+        *((PAPER, {"user": odd, "kind": "ray"}, "--user is .* no name of a user") for odd in ODD_USERS),
+        (PAPER, {"user": "me"}, "--user goes with --kind ray alone"),
+        *(
+            (PAPER, {"images": odd, "kind": "ray"}, "--images is .* no name of an image")
+            for odd in ODD_IMAGES
+        ),
+        *((PAPER, {"images": odd}, "--images is .* no name of an image") for odd in ODD_IMAGES),
+        *((PAPER, {"name": odd}, "--name is .*; take lower case") for odd in ODD_NAMES),
+        (PAPER, {"out": "."}, "which is a folder; give the name of a file"),
+        (PAPER, {"out": "x" * 300}, "which cannot be written"),
         (("env=pong",), {}, "cluster.kind is 'local', of one machine"),
         (("cluster=auto",), {}, "cluster.cores is null, so this cluster has no size"),
         (PAPER, {"out": "no/such/folder/x.yaml"}, "x.yaml', which cannot be written"),
@@ -169,5 +192,49 @@ def test_what_cannot_be_written(
 ) -> None:
     out = tmp_path / keys.get("out", "x.yaml")
     with pytest.raises(ClusterError, match=said):
-        write_manifest(job_of(overrides), **{"kind": "kuberay", **keys, "out": out})
+        write_manifest(job_called(*overrides), **{"kind": "kuberay", **keys, "out": out})
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "images", ["", "here/", "me/my-", "registry.example:5000/team/a__b/", "localhost:5000/", "ghcr.io/me/"]
+)
+def test_images_of_every_registry(tmp_path: Path, images: str) -> None:
+    (image, *_) = {
+        pod["containers"][0]["image"] for pod in pods(written(tmp_path, kind="kuberay", images=images))
+    }
+    assert image.startswith(f"{images}lamarckian-")
+
+
+def test_a_manifest_is_overwritten_only_where_that_is_asked_for(tmp_path: Path) -> None:
+    out = tmp_path / "cluster.yaml"
+    out.write_text("mine")
+    for kind in ("ray", "kuberay"):
+        with pytest.raises(ClusterError, match=r"cluster.yaml', which is there already; .* --force"):
+            write_manifest(job_called(*PAPER), out=out, kind=kind)
+    assert out.read_text() == "mine"
+    assert list(tmp_path.iterdir()) == [out]
+    assert written(tmp_path, kind="kuberay", force=True)["kind"] == "RayJob"
+
+
+def test_a_folder_that_is_no_cluster_s_secrets_is_left_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "x.yaml.secrets"
+    folder.mkdir()
+    (folder / "mine").touch()
+    with pytest.raises(ClusterError, match=r"x.yaml.secrets is there, but has no ca.pem and no ca-key.pem"):
+        write_manifest(job_called(*PAPER), out=tmp_path / "x.yaml", kind="ray")
+    assert [path.name for path in tmp_path.iterdir()] == ["x.yaml.secrets"]
+    assert [path.name for path in folder.iterdir()] == ["mine"]
+
+
+def test_neither_manifest_nor_secrets_where_one_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        (tmp_path / "x.yaml.secrets").mkdir()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("lamarckian_cli.launch.clusters.manifest.write_private", full)
+    with pytest.raises(ClusterError, match=r"cannot be written \(No space left on device\)"):
+        write_manifest(job_called(*PAPER), out=tmp_path / "x.yaml", kind="ray")
     assert list(tmp_path.iterdir()) == []

@@ -6,102 +6,37 @@ all of it holds with a real Ray on real networks is the business of test_machine
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import time
-from importlib import metadata
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from handray import LEARNER, Clock, Host, RayActorError, RuntimeEnvSetupError, play_ray
 
-from lamarckian_cli.launch import ray_cluster
+from lamarckian_cli.errors import TransportError
 from lamarckian_cli.launch.node_agents import NodeAgents
 from lamarckian_cli.launch.placement import Machine
 from lamarckian_cli.launch.settings import Cluster
 from lamarckian_cli.transport.keys import JobKeys
 
-LEARNER = {"weights": "tcp://learner:1", "unrolls": "tcp://learner:2", "vector_bytes": 1_000_000}
-
-
-class RayTaskError(Exception):
-    """Ray's own three, by their names: importing Ray here would settle how later tests start it."""
-
-
-class RayActorError(Exception):
-    pass
-
-
-class ActorUnavailableError(RayActorError):
-    pass
-
-
-class Clock:
-    """Stands still until it is wound."""
-
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def advance(self, seconds: float) -> None:
-        self.now += seconds
-
-
-class Host:
-    """A machine's agent process, as Ray would let us talk to it."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.facts = {
-            "version": metadata.version("lamarckian-cli"),
-            "time": time.time(),
-            "weights": f"tcp://{name}:1",
-            "channels": {"weights": f"shm://{name}", "unrolls": f"ipc://{name}"},
-            "shm_free_bytes": 1 << 30,
-        }
-        self.weights = {
-            "parent": "",
-            "joined": True,
-            "error": "",
-            "bytes_per_s": 1e7,
-            "round_trip_s": 0.001,
-            "sent_bytes": 10,
-        }
-        self.silent = self.dead = self.unavailable = self.killed = False
-        self.call = SimpleNamespace(remote=self._called)
-
-    def _called(self, method: str, *arguments: Any) -> Any:
-        if method == "hang":
-            (self.weights["parent"],) = arguments
-        return SimpleNamespace(host=self, method=method)
-
-    def answer(self, method: str) -> Any:
-        if self.dead:
-            raise RayActorError
-        if self.unavailable:
-            raise ActorUnavailableError
-        return {"describe": self.facts, "status": {"weights": dict(self.weights)}}.get(method)
-
 
 class Cluster4:
     """Node agents on `hosts`, by name, with a clock that the test winds."""
 
-    def __init__(self, monkeypatch: Any, count: int, **settings: Any) -> None:
+    def __init__(
+        self,
+        monkeypatch: Any,
+        count: int,
+        hosts: dict[str, Any] | None = None,  # by name: attributes of theirs,
+        facts: dict[str, Any] | None = None,  # what they describe,
+        weights: dict[str, Any] | None = None,  # and how their weights get on, from the start
+        **settings: Any,
+    ) -> None:
+        hosts, facts, weights = hosts or {}, facts or {}, weights or {}
         self.hosts = {f"m{n}": Host(f"m{n}") for n in range(1, count + 1)}
         self.clock = Clock()
-        fake = SimpleNamespace(
-            wait=lambda refs, timeout: ([r for r in refs if not r.host.silent], []),
-            get=lambda ref: ref.host.answer(ref.method),
-            kill=lambda handle: setattr(handle, "killed", True),
-            exceptions=SimpleNamespace(
-                RayError=Exception,
-                RayActorError=RayActorError,
-                ActorUnavailableError=ActorUnavailableError,
-                RayTaskError=RayTaskError,
-            ),
-        )
-        monkeypatch.setattr(ray_cluster, "ray", lambda: fake)
-        monkeypatch.setattr(ray_cluster, "process_on", lambda machine, *_, **__: self.hosts[machine.name])
+        play_ray(monkeypatch, self.hosts)
         self.agents = NodeAgents(
             Cluster(kind="auto", **settings),
             JobKeys.make(),
@@ -109,7 +44,10 @@ class Cluster4:
             actors_on=lambda machine: machine.cores,
             clock=self.clock,
         )
-        for name in self.hosts:
+        for name, host in self.hosts.items():
+            host.__dict__.update(hosts.get(name, {}))
+            host.facts |= facts.get(name, {})
+            host.weights |= weights.get(name, {})
             self.agents.add(self.machine(name))
         self.look(4)
 
@@ -134,7 +72,7 @@ def cluster(monkeypatch: Any) -> Any:
 
 def test_machines_hang_in_a_tree(cluster: Any) -> None:
     six = cluster(6)
-    assert six.agents.joined()
+    assert len(six.agents.ready()) == 6
     assert six.parents() == {"m1": "learner", "m2": "learner", "m3": "m1", "m4": "m2", "m5": "m1", "m6": "m2"}
     assert six.agents.notes == []
 
@@ -149,7 +87,7 @@ def test_auto_measures_a_few_links_one_after_another(cluster: Any) -> None:
     sixteen = cluster(16, fanout="auto")
     sixteen.look(8)
     assert sixteen.agents.fanout == 4
-    assert sixteen.agents.joined()
+    assert len(sixteen.agents.ready()) == 16
 
 
 def test_a_relay_that_falls_silent_is_replaced_and_taken_in_again(cluster: Any) -> None:
@@ -209,31 +147,124 @@ def test_a_machine_that_left_the_cluster_is_forgotten(cluster: Any) -> None:
     ],
 )
 def test_an_unfit_machine_is_said_once_and_left_out(
-    monkeypatch: Any, cluster: Any, facts: dict[str, Any], message: str
+    cluster: Any, facts: dict[str, Any], message: str
 ) -> None:
-    ready = Host.__init__
-
-    def unfit(self: Host, name: str) -> None:
-        ready(self, name)
-        self.facts |= facts if name == "m2" else {}
-
-    monkeypatch.setattr(Host, "__init__", unfit)
-    three = cluster(3)
+    three = cluster(3, facts={"m2": facts})
     assert [m.name for m in three.agents.ready()] == ["m1", "m3"]
     assert len(three.agents.notes) == 1
-    assert re.match(rf"m2 \(10.0.0.2\) is not used: it {message}", three.agents.notes[0])
-    assert three.agents.knows(three.machine("m2"))  # so it is not tried again
+    assert re.match(rf"m2 \(10.0.0.2\) is not used: it {message}.*; it is tried again", three.agents.notes[0])
+    assert three.agents.knows(three.machine("m2"))  # so it is not tried again, for now
+    (why,) = three.agents.left_out().values()
+    assert re.match(rf"m2 \(10.0.0.2\) is not used: it {message}", why)
 
 
-def test_a_clock_that_differs_is_said(monkeypatch: Any, cluster: Any) -> None:
-    ready = Host.__init__
+def test_an_unfit_machine_is_tried_again_with_growing_pauses_and_used_once_it_is_fit(cluster: Any) -> None:
+    """30 s, doubled each time, 10 minutes at most; said once, whatever the numbers."""
+    one = cluster(1, facts={"m1": {"shm_free_bytes": 0}})
+    m1, host, tries = one.machine("m1"), one.hosts["m1"], []
+    failed_at = one.clock() - 3  # the first of four looks, a second apart
+    for _ in range(8):
+        while one.agents.knows(m1):
+            one.clock.advance(0.5)
+        tries.append(one.clock() - failed_at)
+        host.facts["shm_free_bytes"] += 300_000
+        one.agents.add(m1)
+        one.agents.look()
+        failed_at = one.clock()
+    assert tries == [30.0, 60.0, 120.0, 240.0, 480.0, 600.0, 600.0, 600.0]
+    assert len(one.agents.notes) == 1
+    host.facts["shm_free_bytes"] = 1 << 30
+    one.clock.advance(600.0)
+    one.agents.add(m1)
+    one.look(4)
+    assert [m.name for m in one.agents.ready()] == ["m1"]
+    assert one.agents.left_out() == {}
+    assert one.agents.notes[1:] == ["m1 (10.0.0.1) is used from now on"]
 
-    def early(self: Host, name: str) -> None:
-        ready(self, name)
-        self.facts["time"] += 300
 
-    monkeypatch.setattr(Host, "__init__", early)
+def test_a_machine_that_ray_reports_anew_is_tried_at_once(cluster: Any) -> None:
+    one = cluster(1, facts={"m1": {"shm_free_bytes": 0}})
+    again = dataclasses.replace(one.machine("m1"), node_id="another")
+    assert one.agents.knows(one.machine("m1"))
+    assert not one.agents.knows(again)
+    one.agents.keep(["another"])
+    assert one.agents.left_out() == {}
+
+
+def test_an_agent_that_ends_again_and_again_is_not_started_without_end(cluster: Any) -> None:
+    """At once the first time, for it had worked; then after pauses, unless it worked longer than those."""
     one = cluster(1)
+    m1, host = one.machine("m1"), one.hosts["m1"]
+
+    def ends_after(seconds: int) -> bool:
+        """Whether it may be started again at once."""
+        one.look(seconds)
+        host.dead = True
+        assert one.look() == ["m1"]
+        host.dead = False
+        at_once = not one.agents.knows(m1)
+        one.clock.advance(0.0 if at_once else 30.0)
+        one.agents.add(m1)
+        return at_once
+
+    assert ends_after(3)
+    assert not ends_after(3)
+    assert ends_after(50)
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        (RayActorError("... No module named 'lamarckian_cli'"), "has no lamarckian-cli; install"),
+        (
+            RuntimeEnvSetupError("no space left\non device"),
+            "Ray cannot run a node agent there: no space left;",
+        ),
+        (TransportError("tcp://learner:2 did not answer"), "tcp://learner:2 did not answer;"),
+    ],
+)
+def test_whatever_keeps_an_agent_from_starting_costs_its_machine_alone(
+    cluster: Any, broken: Exception, message: str
+) -> None:
+    two = cluster(2, hosts={"m2": {"broken": broken}})
+    assert [m.name for m in two.agents.ready()] == ["m1"]
+    assert len(two.agents.notes) == 1
+    assert message in two.agents.notes[0]
+    assert list(two.agents.left_out()) == ["m2"]
+
+
+@pytest.mark.parametrize("fanout", ["sqrt", "auto"])
+def test_a_machine_that_weights_do_not_reach_gets_no_actors_and_is_left_out(
+    cluster: Any, fanout: str
+) -> None:
+    cut = {"joined": False, "error": "tcp://learner:1 did not answer within 5 s", "bytes_per_s": 0.0}
+    three = cluster(3, weights={"m1": cut}, fanout=fanout)
+    assert "m1" not in [m.name for m in three.agents.ready()]
+    three.look(35)  # half of cluster.start_timeout_s
+    assert [m.name for m in three.agents.ready()] == ["m2", "m3"]
+    assert three.parents()["m3"] == "learner"
+    assert three.agents.notes[0].startswith(
+        "m1 (10.0.0.1) is not used: its node agent gets no weights: tcp://learner:1 did not answer"
+    )
+
+
+def test_a_machine_that_is_late_is_given_up_with_what_it_lacks(cluster: Any) -> None:
+    two = cluster(2, hosts={"m2": {"silent": True}})
+    two.agents.give_up([two.machine("m1"), two.machine("m2")], 60.0)
+    assert [m.name for m in two.agents.ready()] == ["m1"]
+    assert "m2 (10.0.0.2) is not used: its node agent has not started after 60 s" in two.agents.notes[0]
+    assert "cluster.start_timeout_s" in two.agents.notes[0]
+    assert list(two.agents.left_out()) == ["m2"]
+
+
+def test_one_machine_that_does_not_start_does_not_keep_the_others_from_being_measured(cluster: Any) -> None:
+    three = cluster(3, hosts={"m2": {"silent": True}}, fanout="auto")
+    three.look(20)
+    assert [m.name for m in three.agents.ready()] == ["m1", "m3"]
+
+
+def test_a_clock_that_differs_is_said(cluster: Any) -> None:
+    one = cluster(1, facts={"m1": {"time": time.time() + 300}})
     assert one.agents.notes[0].startswith("the clock of m1 (10.0.0.1) is 300 s ahead")
     assert len(one.agents.ready()) == 1
 
@@ -249,14 +280,6 @@ def test_a_relay_out_of_reach_is_avoided_and_said(cluster: Any) -> None:
     six.look(3)
     assert six.parents()["m3"] == "learner"
     assert len(six.agents.notes) == 1
-
-
-def test_whom_the_start_waits_for_is_named(cluster: Any) -> None:
-    three = cluster(3)
-    three.hosts["m2"].weights |= {"joined": False, "error": "tcp://learner:1 did not answer within 5 s"}
-    three.look(2)
-    assert not three.agents.joined()
-    assert three.agents.waiting_for() == "m2 (10.0.0.2) (tcp://learner:1 did not answer within 5 s)"
 
 
 def test_signs_of_life_count_only_after_they_were_asked_for(cluster: Any) -> None:

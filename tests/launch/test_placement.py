@@ -138,6 +138,24 @@ def test_a_shortage_stops_and_ends_with_the_command_that_runs(command, keys, siz
     assert str(caught.value) == message
 
 
+def test_a_shortage_begins_with_the_machines_that_are_not_fit() -> None:
+    """The first three by name; what is left of the others is their number."""
+    why = [f"m{n} is not used: it is full" for n in range(5)]
+    with pytest.raises(ClusterError) as caught:
+        place(cluster(actors=9), machines(4), (), why[:3])
+    assert str(caught.value).startswith(
+        f"{'; '.join(why[:3])}; cluster.actors is 9, but 1 machine gives 3 cores"
+    )
+    with pytest.raises(
+        ClusterError, match=r"m2 is not used: it is full; 2 machines more are not used; cluster"
+    ):
+        place(cluster(actors=9), machines(4), (), why)
+    with pytest.raises(
+        ClusterError, match=r"^m0 is not used: it is full; 1 machine of the Ray cluster gives? 0"
+    ):
+        place(cluster(), machines(0), (), why[:1])
+
+
 def test_shrinking_takes_what_is_there_and_says_so() -> None:
     wanted = cluster(cores=6000, learner_gpus=1, on_shortage="shrink")
     placement = place(wanted, machines(2, 2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 
@@ -96,6 +97,40 @@ def test_a_cluster_without_a_size_has_no_plan() -> None:
     with pytest.raises(ClusterError, match=r"cluster\.cores is null, so this cluster has no size"):
         plan("cluster=auto")
     assert plan("cluster=auto", "cluster.actors=100")["machines"]["total"] == 4
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (
+            ("cluster=auto", "cluster.actors=10000000"),
+            r"cluster\.actors is 10,000,000; a plan is made for at",
+        ),
+        (("cluster=auto", "cluster.cores=10000000"), r"cluster\.cores is 10,000,000; a plan is made for at"),
+        (("cluster=80cores", "cluster.cores=10000000", "cluster.actors=1"), r"cluster\.cores is 10,000,000"),
+        (
+            ("cluster=auto", "cluster.actors=100001", "cluster.cores_per_machine=1"),
+            r"cluster\.cores_per_machine is 1, which makes 100,001 machines; .* at most 100,000",
+        ),
+        (
+            ("cluster=80cores", "cluster.queue_batches=1e308"),
+            r"cluster\.queue_batches is 1e\+308: .* exbibyte",
+        ),
+        (("cluster=80cores", f"cluster.matches={10**400}"), r"cluster\.matches is 10000.* exbibyte"),
+        (
+            ("cluster=local", "cluster.actors=10000000"),
+            r"cluster\.actors is 10,000,000; .* at most 1,000,000",
+        ),
+    ],
+)
+def test_a_cluster_beyond_all_sizes_has_no_plan(overrides: tuple[str, ...], said: str) -> None:
+    with pytest.raises(ClusterError, match=said):
+        plan(*overrides)
+
+
+def test_the_largest_plan() -> None:
+    machines = plan("cluster=auto", "cluster.actors=1000000")["machines"]
+    assert machines["workers"] == [{"machines": 25_000, "actors": 40, "memory_bytes": ANY}]
 
 
 @pytest.mark.parametrize("name", ["10cores", "80cores", "6000cores"])

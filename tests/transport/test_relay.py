@@ -324,7 +324,7 @@ def test_readers_never_see_a_torn_version(job: Job) -> None:
 
 def forwarded(job: Job, *, actors: int, capacity: int = 1) -> tuple[Any, UnrollForwarder, list[Any]]:
     """A learner's receiver, a node agent's forwarder before it, and senders on its machine."""
-    receiver = job.kept(bind_gather(ANY_PORT, keys=job.keys, capacity=capacity))
+    receiver = job.kept(bind_gather(ANY_PORT, keys=job.keys, capacity=capacity, senders=actors))
     forwarder = job.kept(UnrollForwarder(f"ipc://{job.folder}/unrolls", capacity=capacity))
     forwarder.start(receiver.uri, keys=job.keys, actors=actors, name="agent", timeout_s=DEADLINE_S)
     senders = [job.kept(connect_gather(forwarder.uri, timeout_s=DEADLINE_S)) for _ in range(actors)]
@@ -391,7 +391,7 @@ def test_what_waits_goes_in_one_bundle(job: Job) -> None:
 
 
 def test_bundles_that_lie_are_dropped_and_counted(job: Job) -> None:
-    receiver = job.kept(bind_gather(f"ipc://{job.folder}/lies", capacity=4))
+    receiver = job.kept(bind_gather(f"ipc://{job.folder}/lies", capacity=4, senders=2))
     context = zmq.Context()
     raw = context.socket(zmq.DEALER)
     try:

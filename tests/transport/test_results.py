@@ -9,7 +9,15 @@ import pytest
 from lamarckian_cli.transport import Message, MessageError
 from lamarckian_cli.transport.packing import unpack_results
 
-GOOD = {"policy": "main", "seat": 0, "version": 1, "env_steps": 5, "frames": 20, "result": {"return": 1.0}}
+GOOD = {
+    "policy": "main",
+    "seat": 0,
+    "version": 1,
+    "first_version": 0,
+    "env_steps": 5,
+    "frames": 20,
+    "result": {"return": 1.0},
+}
 
 
 def unpacked(**changes: Any) -> Any:
@@ -30,6 +38,7 @@ def test_a_result_as_actors_send_it() -> None:
         {"result": {"return": "x"}},
         {"env_steps": 1.5},
         {"version": None},
+        {"first_version": None},
         {"unknown": 1},
     ],
 )

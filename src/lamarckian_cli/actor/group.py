@@ -40,7 +40,7 @@ class PolicyGroup(Policy):
         """`slots` players in all, a multiple of the number of names."""
         if slots % len(names):
             raise ValueError(f"{slots} players cannot be shared out evenly among {len(names)} members")
-        self.names = tuple(names)
+        self._names = tuple(names)
         self._versions = np.zeros(len(names), np.int64)
         self._each = slots // len(names)
         self._member = np.repeat(np.arange(len(names)), self._each)  # [slots]
@@ -51,18 +51,22 @@ class PolicyGroup(Policy):
 
     def _make_inference(self, architecture: Architecture, normalizes: bool, bf16: bool) -> None:
         self._stacked = make_stacked(
-            self.seat, architecture, len(self.names), normalizes=normalizes, bf16=bf16
+            self.seat, architecture, len(self._names), normalizes=normalizes, bf16=bf16
         )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self._names
 
     def load(self, weights: Weights) -> None:
         """Take over the published weights of the member that they are of."""
-        member = self.names.index(weights.policy)
+        member = self._names.index(weights.policy)
         self._stacked.load(member, weights.vector)
         self._versions[member] = weights.version
 
     def identity(self, player: Player) -> tuple[str, int]:
         member = player.slot // self._each
-        return self.names[member], int(self._versions[member])
+        return self._names[member], int(self._versions[member])
 
     def take(self, minimum: int) -> list[Unrolls]:
         """The complete unrolls of each member that has at least `minimum`."""
@@ -71,7 +75,7 @@ class PolicyGroup(Policy):
             return []
         return [
             buffer.take_of(slots, name)
-            for name, slots in zip(self.names, self._slots, strict=True)
+            for name, slots in zip(self._names, self._slots, strict=True)
             if buffer.complete_of(slots) >= minimum
         ]
 

@@ -24,7 +24,7 @@ from lamarckian_cli.records import RUNNING, Action, DiscreteHead, SeatSpec, Stat
 class Player:
     """One seat of one match slot, over all its matches: who decides, and where it is recorded."""
 
-    __slots__ = ("last", "policy", "returns", "seat", "slot", "state", "steps", "task")
+    __slots__ = ("began", "last", "policy", "returns", "seat", "slot", "state", "steps", "task")
 
     def __init__(self, seat: int, policy: Policy, slot: int) -> None:
         self.seat = seat
@@ -33,6 +33,7 @@ class Player:
         self.state: State
         self.task: Task
         self.steps = 0  # of this match that were recorded
+        self.began = 0  # version of the weights at the match's start
         self.returns = [0.0] * len(policy.seat.rewards)
         self.last: Sequence[float] = self.returns.copy()  # what the last recorded step brought
         policy.players.append(self)
@@ -48,6 +49,7 @@ class Player:
 
     def begin(self) -> None:
         self.steps = 0
+        self.began = self.policy.identity(self)[1]
         self.returns = [0.0] * len(self.returns)
 
 

@@ -69,6 +69,11 @@ class Policy:
         self.inference.load(weights.vector)
         self.version = weights.version
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What weights for it go by."""
+        return (self.name,)
+
     def identity(self, player: Player) -> tuple[str, int]:
         """The name and the version of the weights that `player` plays with."""
         return self.name, self.version

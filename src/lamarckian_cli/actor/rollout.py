@@ -208,6 +208,7 @@ class Rollout:
                         policy=name,
                         seat=player.seat,
                         version=version,
+                        first_version=player.began,
                         env_steps=steps,
                         frames=steps * self.spec.frames_per_step,
                         result=result,

@@ -26,6 +26,7 @@ from lamarckian_cli.records import SeatSpec
 from lamarckian_cli.transport.channel import Receiver, bind_gather, connect_gather
 from lamarckian_cli.transport.codec import LIMITS, Message, decode, encode
 from lamarckian_cli.transport.forward import UnrollForwarder
+from lamarckian_cli.transport.gather import MOST_SENDERS
 from lamarckian_cli.transport.keys import JobKeys
 from lamarckian_cli.transport.packing import unpack_unrolls
 
@@ -105,7 +106,7 @@ def sending_s(seconds: float) -> float:
 
 def serve_learner(given: Mapping[str, Any]) -> None:
     keys = None if given["keys"] is None else JobKeys.from_dict(given["keys"])
-    receiver = bind_gather(given["uri"], keys=keys, capacity=CAPACITY)
+    receiver = bind_gather(given["uri"], keys=keys, capacity=CAPACITY, senders=MOST_SENDERS)
     intake = Intake(receiver)
     reply({"uri": receiver.uri})
     for question in questions():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +23,13 @@ HOSTS_FILE = Annotated[
 NAME = Annotated[str, typer.Option("--name", help="Of the cluster.")]
 
 
+def _finite(value: float | None) -> float | None:
+    """Not a number lies in every range."""
+    if value is not None and not math.isfinite(value):
+        raise typer.BadParameter(f"{value} is no finite number.")
+    return value
+
+
 @app.callback()
 def cluster() -> None:
     """Clusters of machines: plan, manifests, bring-up over SSH."""
@@ -31,20 +39,40 @@ def cluster() -> None:
 def plan(
     overrides: OVERRIDES = None,
     bandwidth: Annotated[
-        float, typer.Option("--bandwidth", min=0.001, help="Of each machine's link, in Gbit/s.")
+        float,
+        typer.Option(
+            "--bandwidth", min=0.001, max=1e6, callback=_finite, help="Of each machine's link, in Gbit/s."
+        ),
     ] = 10.0,
     latency: Annotated[
-        float, typer.Option("--latency-us", min=0, help="One way between two machines, in microseconds.")
+        float,
+        typer.Option(
+            "--latency-us",
+            min=0,
+            max=1e8,
+            callback=_finite,
+            help="One way between two machines, in microseconds.",
+        ),
     ] = 50.0,
     rate: Annotated[
         float | None,
         typer.Option(
-            "--rate", min=0.001, help="Env steps a second that one actor samples; assumed if left out."
+            "--rate",
+            min=0.001,
+            max=1e9,
+            callback=_finite,
+            help="Env steps a second that one actor samples; assumed if left out.",
         ),
     ] = None,
     update_seconds: Annotated[
         float | None,
-        typer.Option("--update-seconds", min=1e-6, help="That the learner takes for a batch; likewise."),
+        typer.Option(
+            "--update-seconds",
+            min=1e-6,
+            max=1e6,
+            callback=_finite,
+            help="That the learner takes for a batch; likewise.",
+        ),
     ] = None,
     json_output: JSON = False,
 ) -> None:
@@ -83,6 +111,7 @@ def manifest(
         str,
         typer.Option("--images", metavar="PREFIX", help="What stands before the images' names."),
     ] = "",
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file, where it is there.")] = False,
 ) -> None:
     """Write the manifest of a cluster for this job, and the secrets that it refers to beside it."""
     from lamarckian_cli.launch.clusters.manifest import write_manifest
@@ -96,6 +125,7 @@ def manifest(
         hosts=_hosts(hosts, hosts_file),
         user=user,
         images=images,
+        force=force,
     )
     for path, what in written:
         print(f"{path}: {what}")
@@ -109,7 +139,8 @@ def up(
         bool, typer.Option("--here", help="This machine takes actors too, not the head alone.")
     ] = False,
     cores: Annotated[
-        int | None, typer.Option("--cores", min=1, help="That each machine gives; all of them if left out.")
+        int | None,
+        typer.Option("--cores", min=1, max=100_000, help="That each machine gives; all of them if left out."),
     ] = None,
     name: NAME = "default",
     user: Annotated[str | None, typer.Option("--user", help="For SSH.")] = None,
@@ -122,7 +153,14 @@ def up(
     ] = None,
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Of Ray's head; 0: any.")] = 0,
     timeout: Annotated[
-        float, typer.Option("--timeout", min=1, help="Seconds that each step of a machine may take.")
+        float,
+        typer.Option(
+            "--timeout",
+            min=1,
+            max=86_400,
+            callback=_finite,
+            help="Seconds that each step of a machine may take.",
+        ),
     ] = 60.0,
     json_output: JSON = False,
 ) -> None:

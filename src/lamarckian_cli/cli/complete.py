@@ -1,4 +1,4 @@
-"""Completion of a whole `lamarck` line: commands, and for `train` Hydra's groups, options and keys.
+"""Completion of a whole `lamarck` line: commands, and for those that Hydra composes groups, options, keys.
 
 `eval "$(lamarck train -sc install=bash)"` in the shell's start file switches it on; zsh and
 fish likewise. Typer's `--install-completion` completes the commands and their options alone.
@@ -39,6 +39,8 @@ _UNINSTALL = {
     "fish": "complete -c lamarck -e\n",
 }
 FLAGS = ("-sc", "--shell-completion")
+COMPOSED = {"train": "config", "evolve": "evolve"}
+"""The commands that Hydra composes a configuration for, and their primary files."""
 
 
 def shell_completion(arguments: Sequence[str], commands: Sequence[str]) -> None:
@@ -64,12 +66,12 @@ def complete(line: str, commands: Sequence[str]) -> list[str]:
         words.append("")
     if len(words) <= 2:
         return sorted(c for c in commands if c.startswith(words[-1]))
-    if words[1] != "train":
+    if words[1] not in COMPOSED:
         return []
-    return _overrides(" ".join(["lamarck", *words[2:]]))
+    return _overrides(" ".join(["lamarck", *words[2:]]), COMPOSED[words[1]])
 
 
-def _overrides(line: str) -> list[str]:
+def _overrides(line: str, config_name: str) -> list[str]:
     """Hydra's own answer; it reads the line from the environment and prints."""
     from unittest import mock
 
@@ -85,7 +87,7 @@ def _overrides(line: str) -> list[str]:
     answer = io.StringIO()
     try:
         with mock.patch.dict(os.environ, {"COMP_LINE": line}), contextlib.redirect_stdout(answer):
-            run_hydra(_no_task, ["-sc", "query=bash"], program="lamarck")
+            run_hydra(_no_task, ["-sc", "query=bash"], program="lamarck", config_name=config_name)
     except (LamarckError, SystemExit):
         return []  # a half-written line is no error
     wants_hydra = last.startswith("h")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import sysconfig
@@ -18,8 +19,14 @@ def report(error: Exception, before: str = "") -> int:
     """Print the error with `before` in front; the exit status. LAMARCK_TRACEBACK=1 raises it as it is."""
     if os.environ.get("LAMARCK_TRACEBACK") == "1":
         raise error
-    print(f"lamarck: {before}{told(error)}", file=sys.stderr)
+    complain(f"{before}{told(error)}")
     return USAGE_ERROR if isinstance(error, LamarckError) or is_users(error) else FAULT
+
+
+def complain(text: str) -> None:
+    """A line on standard error; where even that cannot be written, the exit status has to do."""
+    with contextlib.suppress(OSError):
+        print(f"lamarck: {text}", file=sys.stderr)
 
 
 def told(error: Exception) -> str:

@@ -3,20 +3,21 @@
 Commands import what they need when they run, so that `--help` answers at once. A
 LamarckError is printed alone on standard error and ends with status 2, and so is what a game's
 own code raises; a fault of the program itself ends with 1. With LAMARCK_TRACEBACK=1 all of them
-are raised as they are. Ctrl-C ends with 130, and so does SIGTERM.
+are raised as they are. Ctrl-C ends with 130, and so does SIGTERM. A standard output that cannot be
+written to ends with 1, and silently with 141 where it is a pipe that nobody reads any more.
 """
 
 from __future__ import annotations
 
 import signal
-import sys
 from importlib import metadata
 from typing import Annotated, Any
 
 import typer
 
-from lamarckian_cli.cli import bench, cluster, inspect, runs, train
-from lamarckian_cli.cli.failure import USAGE_ERROR, report
+from lamarckian_cli.cli import bench, cluster, evolve, front, inspect, runs, train
+from lamarckian_cli.cli.failure import FAULT, USAGE_ERROR, complain, report
+from lamarckian_cli.cli.streams import BROKEN_PIPE, OutputLost, watched_output
 from lamarckian_cli.launch.signals import interrupt
 
 INTERRUPTED = 130
@@ -31,7 +32,9 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 train.register(app)
+evolve.register(app)
 runs.register(app)
+front.register(app)
 inspect.register(app)
 app.add_typer(bench.app, name="bench")
 app.add_typer(cluster.app, name="cluster")
@@ -42,7 +45,10 @@ def run() -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, interrupt)
     try:
-        status = app(prog_name="lamarck", standalone_mode=False)
+        with watched_output():
+            status = app(prog_name="lamarck", standalone_mode=False)
+    except OutputLost as error:
+        return _report_lost(error)
     except UsageError as error:
         return _report_usage(error)
     except KeyboardInterrupt:
@@ -50,8 +56,15 @@ def run() -> int:
     except Exception as error:
         return report(error)
     if status == INTERRUPTED:  # which Typer makes of Ctrl-C too
-        print("lamarck: interrupted", file=sys.stderr)
+        complain("interrupted")
     return int(status or 0)
+
+
+def _report_lost(error: OutputLost) -> int:
+    if error.is_broken_pipe:
+        return BROKEN_PIPE
+    complain(f"{error}; send it to a file, to another program, or to /dev/null")
+    return FAULT
 
 
 def _report_usage(error: Any) -> int:
@@ -61,7 +74,7 @@ def _report_usage(error: Any) -> int:
         return USAGE_ERROR
     message = " ".join(error.format_message().split()).rstrip(".")
     command = error.ctx.command_path if error.ctx is not None else "lamarck"
-    print(f"lamarck: {message[:1].lower()}{message[1:]}; see {command} --help", file=sys.stderr)
+    complain(f"{message[:1].lower()}{message[1:]}; see {command} --help")
     return USAGE_ERROR
 
 

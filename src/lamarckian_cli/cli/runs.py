@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -79,7 +79,7 @@ def list_runs(
     json_output: JSON = False,
 ) -> None:
     """List run folders: state and best score."""
-    from lamarckian_cli.cli.output import print_json, print_table
+    from lamarckian_cli.cli.output import print_json
     from lamarckian_cli.launch.runs import list_runs as find_runs
 
     runs = find_runs(root)
@@ -88,16 +88,37 @@ def list_runs(
     elif not runs:
         print(f"No runs in {root}. `lamarck train` starts one.")
     else:
-        columns = [*RUN_COLUMNS, *(["reason"] if any("reason" in entry for entry in runs) else [])]
-        print_table(
-            [column.replace("_", " ") for column in columns],
-            [[entry.get(column) for column in columns] for entry in runs],
-            # A name is there to be copied: it stays whole, and in a narrow terminal others break.
-            fold=range(RUN_COLUMNS.index("when"), len(columns)),
-        )
+        for columns, first in ((RUN_COLUMNS, "algo"), (EVOLUTION_COLUMNS, "evo")):
+            _print_runs([entry for entry in runs if first in entry], columns)
 
 
 RUN_COLUMNS = ("name", "state", "env_steps", "best_return", "when", "env", "algo")
+EVOLUTION_COLUMNS = (
+    "name",
+    "state",
+    "evaluations",
+    "best",
+    "hypervolume",
+    "igd",
+    "when",
+    "problem",
+    "evo",
+)
+
+
+def _print_runs(runs: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
+    """A table of these runs; nothing where there are none."""
+    if not runs:
+        return
+    from lamarckian_cli.cli.output import print_table
+
+    shown = [*columns, *(["reason"] if any("reason" in entry for entry in runs) else [])]
+    print_table(
+        [column.replace("_", " ") for column in shown],
+        [[entry.get(column) for column in shown] for entry in runs],
+        # A name is there to be copied: it stays whole, and in a narrow terminal others break.
+        fold=range(columns.index("when"), len(shown)),
+    )
 
 
 def _of_return(report: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,23 +25,36 @@ def sweep_document(jobs: Sequence[Ended]) -> dict[str, Any]:
     }
 
 
-def print_sweep(jobs: Sequence[Ended]) -> None:
+@dataclass(frozen=True)
+class Comparison:
+    """What the jobs of a command are compared by."""
+
+    columns: tuple[str, ...]  # keys of the summary, as the table has them
+    best: bool  # whether one of them can be called the best
+
+
+TRAINING = Comparison(("best_return", "last_return"), best=True)
+# Numbers of several problems, or of a strategy under several seeds, do not say which job is best.
+EVOLUTION = Comparison(("evaluations", "best", "hypervolume", "igd", "seconds"), best=False)
+
+
+def print_sweep(jobs: Sequence[Ended], by: Comparison = TRAINING) -> None:
     """A row for each job, and which one was best; nothing where there is nothing to compare."""
     from lamarckian_cli.launch.display import next_commands
 
     finished = [job for job in jobs if not job.error]
     if len(jobs) < 2 or not finished:
         return
+    columns = [key for key in by.columns if any(job.summary.get(key) is not None for job in finished)]
+    if by.best:
+        columns = list(by.columns)
     print_table(
-        ["job", "best return", "last return", "run"],
-        [
-            [_name(job, jobs), job.summary.get("best_return"), job.summary.get("last_return"), _place(job)]
-            for job in jobs
-        ],
-        fold=(0, 3),
+        ["job", *(column.replace("_", " ") for column in columns), "run"],
+        [[_name(job, jobs), *(job.summary.get(c) for c in columns), _place(job)] for job in jobs],
+        fold=(0, len(columns) + 1),
     )
     best = max(finished, key=_score)
-    if _score(best) > -math.inf:
+    if by.best and _score(best) > -math.inf:
         print(f"the best is {_name(best, jobs)}\n  {next_commands(Path(best.summary['run']))[0]}")
 
 

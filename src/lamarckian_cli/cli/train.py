@@ -36,7 +36,7 @@ def train(
     if any(flag in words for flag in COMPLETION_FLAGS):
         from lamarckian_cli.cli.complete import shell_completion
 
-        shell_completion(words, _commands(context))
+        shell_completion(words, commands_of(context))
         return
     json_output = "--json" in words
     words = [w for w in words if w not in OURS]
@@ -52,7 +52,7 @@ def train(
     raise typer.Exit(report_failures(sweep))
 
 
-def _commands(context: typer.Context) -> list[str]:
+def commands_of(context: typer.Context) -> list[str]:
     """The names of all commands of lamarck."""
     parent = context.parent
     return parent.command.list_commands(parent) if parent is not None else []  # type: ignore[attr-defined]

@@ -19,9 +19,15 @@ GROUPS = {
     "model": "models",
     "cluster": "clusters",
     "players": "players",
+    "selfplay": "self-play",
+    "problem": "problems",
     "experiment": "experiments",
     "tuned": "tuned values",
+    "evo": "strategies of evolution",
 }
+OF_EVOLUTION = ("evo", "problem", "cluster")
+"""Groups that `lamarck evolve` composes; `lamarck train` composes all but the first two."""
+
 _KEY = re.compile(r"^(?P<indent> *)(?P<name>[A-Za-z_]\w*):(?: +(?P<value>.*?))?\s*$")
 
 
@@ -52,6 +58,14 @@ def groups(config_dir: Path | None = None) -> dict[str, list[Option]]:
             found.setdefault(option.group, {}).setdefault(option.name, option)
     names = [g for g in GROUPS if g in found] + sorted(g for g in found if g not in GROUPS)
     return {group: sorted(found[group].values(), key=lambda o: o.name) for group in names}
+
+
+def groups_of(command: str, config_dir: Path | None = None) -> dict[str, list[Option]]:
+    """The groups that `lamarck train`, or evolve, composes, and those that the user added."""
+    found = groups(config_dir)
+    if command == "evolve":
+        return {name: found[name] for name in found if name in OF_EVOLUTION or name not in GROUPS}
+    return {name: options for name, options in found.items() if name not in OF_EVOLUTION[:2]}
 
 
 def option_names(group: str, config_dir: Path | None = None) -> list[str]:

@@ -39,7 +39,9 @@ from lamarckian_cli.errors import ConfigError, LamarckError, RunError
 
 Task = Callable[[DictConfig], Any]
 VERSION_BASE = "1.3"
-CONFIG_NAME = "config"
+TRAIN, EVOLVE = "config", "evolve"
+"""The primary file of each command that composes one."""
+
 FOLDER_NAME_LIMIT = 120  # characters; file systems stop at 255 bytes
 
 
@@ -52,17 +54,19 @@ class AddedFolders(SearchPathPlugin):
             search_path.append(provider="LAMARCK_CONFIG_PATH", path=path)
 
 
-def run_hydra(task: Task, arguments: Sequence[str], *, program: str) -> list[JobReturn]:
+def run_hydra(
+    task: Task, arguments: Sequence[str], *, program: str, config_name: str = TRAIN
+) -> list[JobReturn]:
     """Do what `program arguments` asks of Hydra; `task` gets each composed configuration.
 
     The jobs of a sweep, those that failed among them; empty where it is none.
     """
-    overrides, flags = check_flags(arguments)
+    overrides, flags = check_flags(arguments, program)
     if {"-m", "--multirun"} & set(flags):
         overrides = [*_names_of_jobs(overrides), *overrides]
     prepare(config_dir_of(arguments))
     forget_sweeps()
-    main = hydra.main(config_path=str(conf_dir()), config_name=CONFIG_NAME, version_base=VERSION_BASE)(task)
+    main = hydra.main(config_path=str(conf_dir()), config_name=config_name, version_base=VERSION_BASE)(task)
     with (
         mock.patch.dict("os.environ", {"HYDRA_FULL_ERROR": "1"}),
         mock.patch.object(sys, "argv", [program, *overrides, *flags]),
@@ -79,13 +83,13 @@ def run_hydra(task: Task, arguments: Sequence[str], *, program: str) -> list[Job
     return jobs
 
 
-def compose(overrides: Sequence[str]) -> DictConfig:
+def compose(overrides: Sequence[str], *, config_name: str = TRAIN) -> DictConfig:
     """The configuration that `overrides` give, resolved, without Hydra running a job."""
     prepare(None)
     with readable_errors():
         try:
             with hydra.initialize_config_dir(config_dir=str(conf_dir()), version_base=VERSION_BASE):
-                config = hydra.compose(CONFIG_NAME, overrides=list(overrides), return_hydra_config=True)
+                config = hydra.compose(config_name, overrides=list(overrides), return_hydra_config=True)
             before = HydraConfig.instance().cfg
             HydraConfig.instance().set_config(config)  # `run.dir` is named by what Hydra chose
             try:

@@ -85,7 +85,8 @@ def _omegaconf(error: OmegaConfBaseException, message: str, arguments: Sequence[
     if isinstance(parent, DictConfig) and not parent._is_none() and key:
         group, _, name = key.rpartition(".")
         known = [str(k) for k in parent if k not in ("hydra", TARGET)]
-        return str(unknown_key(group, name, known if group else [*known, "experiment", "tuned"]))
+        trains = not group and "algo" in known
+        return str(unknown_key(group, name, [*known, "experiment", "tuned"] if trains else known))
     return _composition(message, arguments)
 
 
@@ -97,9 +98,9 @@ def _composition(message: str, arguments: Sequence[str]) -> str:
             f"{key} is {value!r}: several values; write '{key}=[{value}]' for a list, "
             "or add -m to run one job each"
         )
-    group = re.match(r"Could not override '([^']*)'\.\s*\nNo match in the defaults list", message)
+    group = re.match(r"Could not override '([^']*)'\.\s+No match in the defaults list", message)
     if group:
-        return f"{group[1]} is no group of the configuration; `lamarck train --help` lists them"
+        return f"{group[1]} is no group of this command; `lamarck list` names them"
     if "Config group override must be" in message:
         name, given = _no_option(arguments, lambda value: not isinstance(value, str | list))
         return f"{name} is {given}; give one of its options, or leave it out ({_available(name, arguments)})"

@@ -25,9 +25,7 @@ class Flag:
 
 INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 FLAGS = (
-    Flag(
-        "--multirun", "-m", "One job for each combination of values: algo.lr=1e-3,3e-4 seed=0,1", alone=True
-    ),
+    Flag("--multirun", "-m", "One job for each combination of values, such as seed=0,1,2", alone=True),
     Flag(
         "--cfg",
         "-c",
@@ -40,7 +38,7 @@ FLAGS = (
     Flag("--resolve", "", "Print it with every reference resolved"),
     Flag("--info", "-i", "Print where the configuration comes from", "WHAT", INFO, optional=True, alone=True),
     Flag("--config-dir", "-cd", "A folder with groups and options of your own", "DIR"),
-    Flag("--config-name", "-cn", "Another primary file than config.yaml", "NAME"),
+    Flag("--config-name", "-cn", "Another primary file", "NAME"),
     Flag("--config-path", "-cp", "Another folder in place of ours", "DIR"),
     Flag("--run", "-r", "One job; this is the default", alone=True),
     Flag("--shell-completion", "-sc", "Completion of groups and keys: install=bash", alone=True),
@@ -49,7 +47,7 @@ FLAGS = (
 _BY_NAME = {name: flag for flag in FLAGS for name in (flag.long, flag.short) if name}
 
 
-def check_flags(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+def check_flags(arguments: Sequence[str], program: str = "lamarck train") -> tuple[list[str], list[str]]:
     """Overrides, and flags with what follows them, told apart.
 
     Raises a ConfigError for a flag that is unknown, lacks its value, or cannot go with another.
@@ -67,7 +65,7 @@ def check_flags(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
         name, equals, value = word.partition("=")
         flag = _BY_NAME.get(name)
         if flag is None:
-            raise ConfigError(f"{name} is no option of lamarck train{suggestion(name, _BY_NAME)}; see --help")
+            raise ConfigError(f"{name} is no option of {program}{suggestion(name, _BY_NAME)}; see --help")
         given.append(flag)
         flags.append(word)
         if not flag.takes:

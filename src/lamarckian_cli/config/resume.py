@@ -1,12 +1,13 @@
-"""`lamarck train resume=RUN`: the configuration of a run, with the few keys that may change.
+"""`lamarck train resume=RUN`, and `evolve`: the configuration of a run, with the few keys that may change.
 
-A resumed run continues as if it had not stopped, so what defines the training stays: only
-how long it goes on, where it runs and how often it saves can be given anew.
+A resumed run continues as if it had not stopped, so what defines it stays: only how long it
+goes on, where it runs and how often it saves can be given anew.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -19,13 +20,45 @@ from lamarckian_cli.config.compose import prepare, readable_errors
 from lamarckian_cli.errors import ConfigError, RunError
 
 GROUPS = ("budget", "cluster")
-CADENCE = (
-    "run.checkpoint_every_s",
-    "run.checkpoint_every_env_steps",
-    "run.keep_checkpoints",
-    "run.log_every_s",
+
+
+@dataclass(frozen=True)
+class Resuming:
+    """One command that goes on with runs."""
+
+    command: str
+    mark: str  # a group that only the runs of this command have
+    keys: tuple[str, ...]  # that may change, beside those of GROUPS
+
+    @property
+    def allowed(self) -> str:
+        return ", ".join([*(f"{group}.*" for group in GROUPS), *self.keys])
+
+
+TRAINING = Resuming(
+    "train",
+    "algo",
+    (
+        "run.checkpoint_every_s",
+        "run.checkpoint_every_env_steps",
+        "run.keep_checkpoints",
+        "run.log_every_s",
+    ),
 )
-ALLOWED = "budget.*, cluster.*, " + ", ".join(CADENCE)
+EVOLUTION = Resuming(
+    "evolve",
+    "evo",
+    (
+        "evo.evaluations",
+        "evo.target",
+        "evo.deadline_s",
+        "evo.retries",
+        "run.checkpoint_every_s",
+        "run.keep_checkpoints",
+        "run.log_every_s",
+        "run.plots",
+    ),
+)
 
 
 def resume_target(arguments: Sequence[str]) -> Path | None:
@@ -40,14 +73,22 @@ def resume_target(arguments: Sequence[str]) -> Path | None:
     return None
 
 
-def resumed_config(folder: Path, arguments: Sequence[str]) -> tuple[DictConfig, str | None]:
+def resumed_config(
+    folder: Path, arguments: Sequence[str], resuming: Resuming = TRAINING
+) -> tuple[DictConfig, str | None]:
     """The run's configuration with the overrides applied; and its text if `--cfg job` asks for it."""
     words, show = _without_flags(arguments)
     config = _load(folder)
+    for other in (TRAINING, EVOLUTION):
+        if other.mark in config and resuming.mark not in config:
+            raise RunError(
+                f"resume is {str(folder)!r}, which lamarck {other.command} made; "
+                f"go on with lamarck {other.command} resume={folder}"
+            )
     with readable_errors():
         overrides = OverridesParser.create().parse_overrides(words)
     for override in overrides:
-        _apply(config, override, folder)
+        _apply(config, override, folder, resuming)
     config.run.dir = str(folder)
     config.resume = str(folder)
     prepare(None)
@@ -87,12 +128,12 @@ def _load(folder: Path) -> DictConfig:
     return config
 
 
-def _apply(config: DictConfig, override: Override, folder: Path) -> None:
+def _apply(config: DictConfig, override: Override, folder: Path, resuming: Resuming) -> None:
     key = override.get_key_element().lstrip("+~")
     group, _, name = key.partition(".")
-    if not (group in GROUPS and name) and key not in CADENCE:
+    if not (group in GROUPS and name) and key not in resuming.keys:
         raise ConfigError(
-            f"{key} cannot change when a run is resumed (resume={folder}); these can: {ALLOWED}. "
+            f"{key} cannot change when a run is resumed (resume={folder}); these can: {resuming.allowed}. "
             "Leave it out, or start a new run"
         )
     if override.is_delete() or override.is_sweep_override():

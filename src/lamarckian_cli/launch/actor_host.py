@@ -30,15 +30,22 @@ CAPACITY = 1  # messages under way: more would only grow stale
 class ActorHost:
     """Runs matches and sends their unrolls, with the newest weights."""
 
-    def __init__(self, job: Job, number: int, channels: dict[str, str], actors: int) -> None:
-        """`channels` are those of this machine, weights and unrolls; `actors` share in a batch."""
+    def __init__(
+        self, job: Job, number: int, channels: dict[str, str], actors: int, spread: int | None = None
+    ) -> None:
+        """`channels` are those of this machine, weights and unrolls; `actors` share in a batch.
+
+        A population's members were dealt out among `spread` actors; None: among as many.
+        """
         self.job = job
         self.number = number
         self._channels = channels
         self._actors = actors
+        self._spread = actors if spread is None else spread
         self._stop = threading.Event()
         self._arrived_at, self._between_s = time.monotonic(), 0.0  # of the newest weights
         self._policies: dict[str, Policy] = {}  # those that train
+        self._versions: dict[str, int] = {}  # policy -> of its newest weights
         self._sent: dict[str, float] = {}  # policy -> unrolls sent and not learned from, as far as known
 
     def pid(self) -> int:
@@ -56,7 +63,7 @@ class ActorHost:
         keep_memory()
         mdp = self.job.env.make_mdp()
         cast = cast_players(self.job, mdp.describe())
-        rollout = build_rollout(self.job, mdp, cast, actor=self.number)
+        rollout = build_rollout(self.job, mdp, cast, actor=self.number, actors=self._spread)
         limit_threads(1)
         os.nice(BEHIND_LEARNER)
         timeout_s = self.job.cluster.start_timeout_s
@@ -65,7 +72,7 @@ class ActorHost:
         sender = connect_gather(self._channels["unrolls"], capacity=CAPACITY, name=name, timeout_s=timeout_s)
         loop = asyncio.new_event_loop() if mdp.external else None
         try:
-            self._sample(rollout, weights, sender, message_unrolls(self.job, cast), loop)
+            self._sample(rollout, weights, sender, message_unrolls(self.job, cast, self._spread), loop)
         except LamarckError:
             if not self._stop.is_set():  # the learner left first
                 raise
@@ -90,10 +97,11 @@ class ActorHost:
         batches_ahead = 1 + self.job.cluster.queue_batches
         while not self._stop.is_set():
             self._load(weights.latest())
-            # A game outside this process does not wait for anyone, so it is not held back.
+            # A game outside this process does not wait for anyone, so it is not held back; nor is a
+            # population, of which somebody may only play to be judged.
             if loop is not None:
                 loop.run_until_complete(rollout.step_outside(WAIT_S))
-            elif max(self._sent.values()) < self._share() * batches_ahead:
+            elif self.job.members or max(self._sent.values()) < self._share() * batches_ahead:
                 rollout.step()
             elif not self._load(weights.wait(self._patience_s())):
                 self._sent = dict.fromkeys(self._sent, 0.0)  # another actor's share may be missing
@@ -125,9 +133,13 @@ class ActorHost:
             self._between_s, self._arrived_at = now - self._arrived_at, now
         for message in messages:
             update = unpack_weights(message)
-            policy = self._policies[update.policy]
-            learned = (update.version - policy.version) / self.job.algo.optimizer_steps_per_batch
+            policy = self._policies.get(update.policy)
+            if policy is None:
+                continue  # a member whose matches others play
+            newer = update.version - self._versions.get(update.policy, update.version)
+            learned = newer / self.job.algo.optimizer_steps_per_batch
             left = self._sent.get(update.policy, 0.0) - learned * self._share()
             self._sent[update.policy] = max(0.0, left)
+            self._versions[update.policy] = update.version
             policy.load(update)
         return bool(messages)

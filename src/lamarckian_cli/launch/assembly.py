@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lamarckian_cli.actor.buffers import UnrollBuffer
+from lamarckian_cli.actor.group import PolicyGroup
 from lamarckian_cli.actor.players import RandomPolicy
 from lamarckian_cli.actor.policy import Policy
 from lamarckian_cli.actor.rollout import Rollout
@@ -59,8 +61,27 @@ def cast_players(job: Job, spec: MDPSpec) -> Cast:
                     f"players.seats is {list(players)}; seat {number} of {spec.name} differs from the other "
                     f"that {player!r} plays, so it needs a policy of another name"
                 )
+    if job.members:
+        trained = _members(job, players, trained)
     driven = tuple(number for number, player in enumerate(players) if player != "builtin")
     return Cast(players=tuple(players), trained=trained, driven=driven)
+
+
+def _members(job: Job, players: Sequence[str], trained: dict[str, SeatSpec]) -> dict[str, SeatSpec]:
+    """A population's members in the place of the one policy that trains."""
+    if len(trained) > 1:
+        raise ConfigError(
+            f"players.seats is {list(players)}; a population takes the place of one policy, so name one "
+            f"that trains, such as {['main' if is_trained(p) else p for p in players]}"
+        )
+    [seat] = trained.values()
+    return dict.fromkeys(job.members, seat)
+
+
+def members_of(job: Job, actor: int, actors: int) -> tuple[str, ...]:
+    """The members whose matches an actor plays: every `actors`-th; where actors are more, one each."""
+    members = job.members
+    return members[actor::actors] if len(members) >= actors else (members[actor % len(members)],)
 
 
 def build_learners(job: Job, cast: Cast, device: str = "cpu") -> dict[str, Learner]:
@@ -81,10 +102,11 @@ def build_learners(job: Job, cast: Cast, device: str = "cpu") -> dict[str, Learn
     }
 
 
-def build_rollout(job: Job, mdp: MDP, cast: Cast, *, actor: int, device: str = "cpu") -> Rollout:
-    """An actor's matches, with every policy that plays in them; `actor` counts from 0."""
+def build_rollout(
+    job: Job, mdp: MDP, cast: Cast, *, actor: int, actors: int = 1, device: str = "cpu"
+) -> Rollout:
+    """An actor's matches, with every policy that plays in them; `actor` counts from 0 to `actors` - 1."""
     spec = mdp.describe()
-    bf16 = uses_bf16(job.algo.precision, device)
     seed = derive_seed(job.seed, ("actor", actor))
     policies: dict[str, Policy] = {}
     for number, player in enumerate(cast.players):
@@ -98,27 +120,37 @@ def build_rollout(job: Job, mdp: MDP, cast: Cast, *, actor: int, device: str = "
             policies[player] = frozen_policy(Path(player.removeprefix("frozen:")), seat, seed=own_seed)
         else:
             slots = cast.players.count(player) * job.cluster.matches
-            policies[player] = Policy(
-                player,
-                seat,
-                job.model,
-                seed=own_seed,
-                bf16=bf16,
-                normalizes=job.algo.normalize_observations,
-                buffer=UnrollBuffer(player, seat, slots, job.algo.unroll),
-            )
+            names = members_of(job, actor, actors) if job.members else (player,)
+            policies[player] = _training_policy(job, names, seat, slots, own_seed, device)
     seats = {seat: policies[cast.players[seat]] for seat in cast.driven}
     return Rollout(mdp, seats, matches=job.cluster.matches, seed=seed)
 
 
+def _training_policy(
+    job: Job, names: tuple[str, ...], seat: SeatSpec, slots: int, seed: int, device: str
+) -> Policy:
+    """One policy, or the group of a population's members."""
+    bf16, normalizes = uses_bf16(job.algo.precision, device), job.algo.normalize_observations
+    buffer = UnrollBuffer("+".join(names), seat, slots, job.algo.unroll)
+    if len(names) == 1:
+        return Policy(names[0], seat, job.model, seed=seed, bf16=bf16, normalizes=normalizes, buffer=buffer)
+    return PolicyGroup(
+        names, seat, job.model, slots=slots, seed=seed, bf16=bf16, normalizes=normalizes, buffer=buffer
+    )
+
+
 def trained_policies(rollout: Rollout) -> dict[str, Policy]:
-    """The rollout's policies that record, by name."""
-    return {policy.name: policy for policy in rollout.policies if policy.buffer is not None}
+    """The rollout's policies that record, by the names that their weights go by."""
+    return {name: p for p in rollout.policies if p.buffer is not None for name in p.names}
 
 
-def message_unrolls(job: Job, cast: Cast) -> int:
+def message_unrolls(job: Job, cast: Cast, actors: int = 1) -> int:
     """Unrolls that an actor sends together: as many as it completes at once, at most half a batch."""
-    fewest = min(cast.players.count(name) for name in cast.trained) * job.cluster.matches
+    if job.members:
+        seats = sum(is_trained(player) for player in cast.players)
+        fewest = seats * job.cluster.matches // max(1, len(job.members) // actors)
+    else:
+        fewest = min(cast.players.count(name) for name in cast.trained) * job.cluster.matches
     return max(1, min(fewest, job.algo.unrolls_per_batch // 2 or 1))
 
 

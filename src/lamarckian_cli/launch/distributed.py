@@ -23,9 +23,11 @@ from lamarckian_cli.launch.node_agents import NodeAgents
 from lamarckian_cli.launch.placement import Machine, Placement, place, vacancies
 from lamarckian_cli.launch.ray_cluster import Calls
 from lamarckian_cli.launch.shared_folder import make_folder
+from lamarckian_cli.launch.unfit import named
 from lamarckian_cli.transport.keys import JobKeys
 
 STOP_TIMEOUT_S = 10.0
+LEARNER_TRIES = 3  # machines: what fails on each of them is hardly their fault
 
 
 @dataclass(eq=False, slots=True)
@@ -43,6 +45,8 @@ class Actor:
 class DistributedTraining:
     """Starts the job's processes, watches over them, and ends them."""
 
+    HOST = "learner_host:LearnerHost"  # what the learner's process is, below `launch/`
+
     def __init__(self, job: Job, stopped: threading.Event) -> None:
         self.job = job
         self.restarts = 0
@@ -51,12 +55,14 @@ class DistributedTraining:
         self._stopped = stopped
         self._folder: str | None = None
         self._guardian: Guardian | None = None
+        self._machines: list[Machine] = []  # as the job found them
         self._placement: Placement | None = None
         self._learner: Any = None
         self._channels: dict[str, str] = {}  # of the learner's machine
         self._agents: NodeAgents | None = None
         self._actors: dict[int, Actor] = {}  # by number
         self._sharing = 0  # among how many of them a batch is shared
+        self._spread = 0  # among how many a population's members were dealt out
 
     # -------------------------------------------------------------- bringing up
 
@@ -70,18 +76,20 @@ class DistributedTraining:
         except SystemExit as stop:  # while it starts, SIGTERM is Ray's
             self._stopped.set()
             raise ray_cluster.Interrupted from stop
+        placement = self._find_learner(placement, state)
+        learning = self._learner.call.remote("start")
+        if self._agents is not None:
+            # Whether weights reach a machine shows only once there are some.
+            self._calls.result(learning, "starting the learner")
+            placement = self._start_agents(placement, self._agents)
+            self._take_notes(self._agents)
         self._placement = placement
         self.notes += placement.notes
-        self._start_learner(placement, state)
-        if self._agents is not None:
-            self._start_agents(placement, self._agents)
-        self._sharing = placement.total_actors
+        self._sharing = self._spread = placement.total_actors
         for machine, count in placement.actors:
             for _ in range(count):
                 self._start_actor(len(self._actors), machine)
-        self._calls.result(self._learner.call.remote("start"), "starting the learner")
-        if self._agents is not None:
-            self._wait_for_agents(self._agents)
+        self._calls.result(learning, "starting the learner")
         self._calls.running = True
 
     def _start_local(self) -> Placement:
@@ -100,7 +108,27 @@ class DistributedTraining:
 
     def _join(self) -> Placement:
         ray_cluster.join(self.job.cluster)
-        return place(self.job.cluster, ray_cluster.machines(), self.job.command_line)
+        self._machines = ray_cluster.machines()
+        return place(self.job.cluster, self._machines, self.job.command_line)
+
+    def _find_learner(self, placement: Placement, state: dict[str, Any] | None) -> Placement:
+        """Start the learner where it is to be or, where that machine is not fit, on the next best."""
+        left_out: list[str] = []
+        while True:
+            try:
+                self._start_learner(placement, state)
+                return placement
+            except (ClusterError, ray_cluster.Lost) as error:
+                machine = placement.learner
+                others = [other for other in self._machines if other.node_id != machine.node_id]
+                if not others or len(left_out) + 1 == LEARNER_TRIES:
+                    raise
+                with contextlib.suppress(ray_cluster.ray().exceptions.RayError):
+                    ray_cluster.ray().kill(self._learner)
+                left_out.append(f"{named(machine)} is not used: {error}")
+                placement = place(self.job.cluster, others, self.job.command_line, left_out)
+                self._machines = others
+                self.notes.append(f"{left_out[-1]}; the learner goes to {named(placement.learner)}")
 
     def _start_learner(self, placement: Placement, state: dict[str, Any] | None) -> None:
         """Its host, restored but not yet learning."""
@@ -110,13 +138,14 @@ class DistributedTraining:
         keys = JobKeys.make() if self.job.cluster.kind == "auto" else None
         self._learner = ray_cluster.process_on(
             machine,
-            "learner_host:LearnerHost",
+            self.HOST,
             self.job,
             self._folder,
             max(1, machine.cores - own_actors),
             placement.learner_device,
             None if keys is None else keys.to_dict(),
             machine.address,
+            *self._host_arguments(),
             num_cpus=0,
             num_gpus=int(placement.learner_device == "cuda"),
             max_concurrency=4,
@@ -130,30 +159,36 @@ class DistributedTraining:
         if keys is not None:
             self._agents = NodeAgents(self.job.cluster, keys, facts, actors_on=lambda m: m.cores)
 
-    def _start_agents(self, placement: Placement, agents: NodeAgents) -> None:
-        """Agents on every machine that is to have actors, so far as to have joined the learner."""
-        for machine in placement.agents:
-            agents.add(machine)
-        self._until(lambda: len(agents.ready()) == len(placement.agents), agents)
+    def _host_arguments(self) -> tuple[Any, ...]:
+        """What the learner's process is given beside what every one is."""
+        return ()
 
-    def _wait_for_agents(self, agents: NodeAgents) -> None:
-        """Until every agent follows its parent: only then is it known that weights reach everybody."""
-        self._until(agents.joined, agents)
+    def _start_agents(self, placement: Placement, agents: NodeAgents) -> Placement:
+        """Agents on every machine that is to have actors, until weights reach all of them.
 
-    def _until(self, holds: Any, agents: NodeAgents) -> None:
-        deadline = time.monotonic() + self.job.cluster.start_timeout_s
-        while not holds():
-            dead = agents.look()
-            if dead:
-                raise ClusterError(agents.notes[-1])
+        Of machines that are not fit others take the place; what that leads to is given back. A
+        ClusterError where too few are fit and `cluster.on_shortage` is stop.
+        """
+        patience_s = self.job.cluster.start_timeout_s
+        left_out: dict[str, str] = {}
+        deadline = time.monotonic() + patience_s
+        while True:
+            for machine in placement.agents:
+                if not agents.knows(machine):
+                    agents.add(machine)
+            if all(agents.is_ready(machine) for machine in placement.agents):
+                return placement
             if self._stopped.wait(ray_cluster.LOOK_S):
                 raise ray_cluster.Interrupted
+            agents.look()
             if time.monotonic() > deadline:
-                raise ClusterError(
-                    f"after {self.job.cluster.start_timeout_s:g} s the job still waits for "
-                    f"{agents.waiting_for()}; let the machines connect to each other (a firewall may need "
-                    "cluster.port=N opened), or raise cluster.start_timeout_s"
-                )
+                agents.give_up(placement.agents, patience_s)
+                deadline = time.monotonic() + patience_s  # for those that take their place
+            now_out = agents.left_out()
+            if now_out.keys() != left_out.keys():
+                left_out = now_out
+                fit = [machine for machine in self._machines if machine.node_id not in left_out]
+                placement = place(self.job.cluster, fit, self.job.command_line, list(left_out.values()))
 
     def _start_actor(self, number: int, machine: Machine) -> None:
         assert self._placement is not None
@@ -169,6 +204,7 @@ class DistributedTraining:
             number,
             channels,
             self._sharing,
+            self._spread,
             num_cpus=1,
             max_concurrency=3,
         )
@@ -178,10 +214,10 @@ class DistributedTraining:
 
     def progress(self) -> dict[str, Any]:
         """The learner's progress; also looks after actors and machines."""
+        progress: dict[str, Any] = self._calls.result(self._learner.call.remote("progress"), "learning")
         self._look_after_actors()
         if self._agents is not None and self._agents.due():
             self._look_after_machines(self._agents)
-        progress: dict[str, Any] = self._calls.result(self._learner.call.remote("progress"), "learning")
         progress["actor_restarts"] = self.restarts
         progress["actors"] = self._sharing
         if self._agents is not None:
@@ -217,6 +253,7 @@ class DistributedTraining:
                 reason = ray_cluster.first_line(error)
             except ray.exceptions.RayTaskError as error:
                 if self._is_here(actor.machine):
+                    self._check_learner()
                     raise ray_cluster.cause(error, f"actor {actor.number}") from error
                 reason = ray_cluster.first_line(error)
             actor.run, actor.ended_at, actor.reason = None, time.monotonic(), reason
@@ -228,6 +265,10 @@ class DistributedTraining:
                 self._start_actor(actor.number, actor.machine)
             elif not self._is_here(actor.machine):
                 del self._actors[actor.number]  # it went with its machine
+
+    def _check_learner(self) -> None:
+        """Raise what ended the learner, if anything did: what others then fail of is no cause."""
+        self._calls.result(self._learner.call.remote("progress"), "learning")
 
     def _lives(self, machine: Machine, since: float) -> bool:
         """Whether a machine showed signs of life after that time."""
@@ -246,6 +287,7 @@ class DistributedTraining:
     def _count_restart(self, actor: Actor) -> None:
         self.restarts += 1
         if self.restarts > self.job.cluster.restart_limit:
+            self._check_learner()
             raise ClusterError(
                 f"actors died {self.restarts} times, more than cluster.restart_limit="
                 f"{self.job.cluster.restart_limit}; the last, actor {actor.number}: {actor.reason}"
@@ -269,6 +311,9 @@ class DistributedTraining:
         for machine in {m.node_id: m for m in vacancies(self._placement, usable + fresh, running)}.values():
             agents.add(machine)
         self._share()
+        self._take_notes(agents)
+
+    def _take_notes(self, agents: NodeAgents) -> None:
         self.notes += agents.notes
         agents.notes.clear()
 
@@ -291,16 +336,22 @@ class DistributedTraining:
     # -------------------------------------------------------------- the end
 
     def stop(self) -> None:
-        """End every process that `start` brought up; twice is fine."""
+        """End every process that `start` brought up; twice is fine.
+
+        Of a cluster that is gone nothing is raised: it would hide what the training ended of.
+        """
         ray = ray_cluster.ray()
-        if ray.is_initialized():
-            with contextlib.suppress(ray.exceptions.RayError):
-                self._stop_hosts()
-            ray.shutdown()
-        self._learner, self._agents, self._actors = None, None, {}
-        if self._guardian is not None:
-            self._guardian.release()
-            self._guardian = None
+        try:
+            if ray.is_initialized():
+                with contextlib.suppress(ray.exceptions.RayError, RuntimeError, ValueError, OSError):
+                    self._stop_hosts()
+                with contextlib.suppress(ray.exceptions.RayError, RuntimeError, ValueError, OSError):
+                    ray.shutdown()
+        finally:
+            self._learner, self._agents, self._actors = None, None, {}
+            if self._guardian is not None:
+                self._guardian.release()
+                self._guardian = None
 
     def _stop_hosts(self) -> None:
         ray = ray_cluster.ray()

@@ -62,3 +62,4 @@ class Job:
     config: dict[str, Any] = field(default_factory=dict)  # composed and resolved, as `config.yaml` keeps it
     command_line: tuple[str, ...] = ()  # as typed: lamarck, train, ...
     resume: Path | None = None  # the run folder to continue; `run.dir` is the same folder then
+    members: tuple[str, ...] = ()  # of a population, who share the matches of the policy that trains

@@ -22,12 +22,13 @@ from lamarckian_cli.launch.shared_folder import make_folder
 from lamarckian_cli.learner.batch import Batch, to_batch
 from lamarckian_cli.transport.channel import Publisher, Receiver, bind_gather, bind_weights
 from lamarckian_cli.transport.codec import MessageError
+from lamarckian_cli.transport.gather import MOST_SENDERS
 from lamarckian_cli.transport.keys import JobKeys
 from lamarckian_cli.transport.packing import pack_weights, unpack_results, unpack_unrolls
 
 if TYPE_CHECKING:
     from lamarckian_cli.learner.learner import Learner
-    from lamarckian_cli.records import MatchResult
+    from lamarckian_cli.records import MatchResult, Unrolls
 
 WAIT_S = 0.2  # how long a thread waits before it looks whether it should stop
 CAPACITY = 1  # messages of an actor that wait here: more would only grow stale
@@ -70,7 +71,11 @@ class LearnerHost:
             own = JobKeys.from_dict(keys)
             self._remote = bind_weights(f"tcp://{address}:0", keys=own)
             self._remote_gather = bind_gather(
-                f"tcp://{address}:0", keys=own, capacity=CAPACITY, beside=self._gather
+                f"tcp://{address}:0",
+                keys=own,
+                capacity=CAPACITY,
+                senders=job.cluster.actors or job.cluster.cores or MOST_SENDERS,
+                beside=self._gather,
             )
         self._batches: queue.Queue[tuple[str, Batch]] = queue.Queue(maxsize=1)
         self._taken = threading.Event()  # a batch left the queue
@@ -192,12 +197,17 @@ class LearnerHost:
                 self._gather.dropped[error.reason] += 1
                 continue
             self._results.append(results)
-            learner = self.learners[unrolls.policy]
-            learner.put(unrolls)
-            while learner.ready():
-                batch = to_batch(learner.take(), self.device)
-                if not self._hand_over(unrolls.policy, batch):
-                    return
+            if not self._take_in(unrolls):
+                return
+
+    def _take_in(self, unrolls: Unrolls) -> bool:
+        """Hand over the batches that are complete with these; False once the host stops."""
+        learner = self.learners[unrolls.policy]
+        learner.put(unrolls)
+        while learner.ready():
+            if not self._hand_over(unrolls.policy, to_batch(learner.take(), self.device)):
+                return False
+        return True
 
     def _hand_over(self, policy: str, batch: Batch) -> bool:
         while not self._stop.is_set():
@@ -215,13 +225,20 @@ class LearnerHost:
             except queue.Empty:
                 continue
             self._taken.set()
-            began = time.perf_counter()
-            with self._lock:
-                learner = self.learners[policy]
-                report = learner.learn(batch)
-                report["update_s"] = time.perf_counter() - began
-                self.reports[policy] = report
-                self.counters.add_batch(batch.steps, batch.steps * self.spec.frames_per_step, report)
-            self._publish(learner)
-            if self._first_update_at is None:
-                self._first_update_at = time.monotonic()
+            self._learn_one(policy, batch)
+
+    def _learn_one(self, policy: str, batch: Batch) -> None:
+        """One update, and what follows from it."""
+        began = time.perf_counter()
+        with self._lock:
+            learner = self.learners[policy]
+            report = learner.learn(batch)
+            report["update_s"] = time.perf_counter() - began
+            self._count_update(policy, batch, report)
+        self._publish(learner)
+        self._first_update_at = self._first_update_at or time.monotonic()
+
+    def _count_update(self, policy: str, batch: Batch, report: dict[str, float]) -> None:
+        """With the lock in hand."""
+        self.reports[policy] = report
+        self.counters.add_batch(batch.steps, batch.steps * self.spec.frames_per_step, report)

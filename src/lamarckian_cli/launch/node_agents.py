@@ -3,6 +3,7 @@
 Everything here is asked and answered between two looks of the driver; nothing waits for one
 machine. An agent that does not answer for `cluster.silence_s` is done without until it answers
 again; one whose process or machine is gone is forgotten, and a new one is started in its place.
+A machine that is not fit for an agent is done without, and tried again later (`unfit.py`).
 """
 
 from __future__ import annotations
@@ -12,19 +13,18 @@ import statistics
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from importlib import metadata
 from typing import Any
 
 from lamarckian_cli.errors import ClusterError, LamarckError
 from lamarckian_cli.launch import ray_cluster
 from lamarckian_cli.launch.placement import Machine
 from lamarckian_cli.launch.settings import Cluster
+from lamarckian_cli.launch.unfit import Unfit, check_fit, clock_note, named, why_ended
 from lamarckian_cli.transport.keys import JobKeys
 from lamarckian_cli.transport.shared import NO_ROOM
 from lamarckian_cli.transport.tree import Wire, fanout_of, parent
 
 LOOK_EVERY_S = 1.0
-CLOCKS_DIFFER_S = 60.0  # beyond which certificates and logs become a nuisance
 PROBED = 4  # links that are measured for fanout=auto
 
 
@@ -37,6 +37,7 @@ class Agent:
     pending: Any  # reference of the control call that is under way
     doing: str  # which: describe, join or status
     answered_at: float
+    added_at: float
     asked_at: float = 0.0  # when the call was made that was answered last
     asking_at: float = 0.0  # when the one that is under way was
     asked: tuple[Any, ...] = ()  # its arguments
@@ -46,11 +47,13 @@ class Agent:
     avoids: set[str] = field(default_factory=set)  # parents that it could not reach
     silent: bool = False
     full: bool = False  # its machine has no room in shared memory for new weights
+    hung_at: float = 0.0  # when it was told its parent
+    used_at: float | None = None  # since when it has followed a parent, and its machine can have actors
 
     @property
     def ready(self) -> bool:
-        """It has joined the learner, answers, and has room for weights."""
-        return self.doing == "status" and not self.silent and not self.full
+        """It has joined the learner and a parent, answers, and has room for weights."""
+        return self.used_at is not None and not self.silent and not self.full
 
 
 class NodeAgents:
@@ -73,7 +76,7 @@ class NodeAgents:
         self._agents: dict[str, Agent] = {}  # by node id
         self._order: list[Agent] = []  # rank 1 and on: those that hang in the tree
         self._wire: Wire | None = None  # as measured for fanout=auto
-        self._unfit: set[str] = set()  # node ids of machines that no agent runs on
+        self._unfit = Unfit(clock)
         self._looked_at = -LOOK_EVERY_S
 
     # -------------------------------------------------------------- machines
@@ -90,23 +93,47 @@ class NodeAgents:
             max_concurrency=4,
         )
         pending = handle.call.remote("describe")
-        self._agents[machine.node_id] = Agent(machine, handle, pending, "describe", self._clock())
+        now = self._clock()
+        self._agents[machine.node_id] = Agent(machine, handle, pending, "describe", now, now)
 
     def keep(self, alive: Iterable[str]) -> list[Machine]:
         """Forget the machines whose node id is not in `alive`; those that are gone."""
         alive = set(alive)
         gone = [agent for node, agent in self._agents.items() if node not in alive]
         for agent in gone:
-            self._forget(agent, "it left the Ray cluster")
+            self._forget(agent)
+            self.notes.append(f"{named(agent.machine)} is not used: it left the Ray cluster")
+        self._unfit.keep(alive)
         return [agent.machine for agent in gone]
 
     def knows(self, machine: Machine) -> bool:
-        """Whether it has an agent, or cannot have one."""
-        return machine.node_id in self._agents or machine.node_id in self._unfit
+        """Whether it has an agent, or is not to be tried now."""
+        return machine.node_id in self._agents or self._unfit.waits(machine)
 
     def ready(self) -> list[Machine]:
         """Machines whose agent has joined and answers."""
         return [agent.machine for agent in self._agents.values() if agent.ready]
+
+    def left_out(self) -> dict[str, str]:
+        """Machines that cannot have actors for now: node id to a sentence that names machine and reason."""
+        found = self._unfit.reasons()
+        for node, agent in self._agents.items():
+            if agent.silent:
+                found[node] = f"{named(agent.machine)} is not used: it does not answer"
+            elif agent.full:
+                found[node] = f"{named(agent.machine)} is not used: {agent.status['weights']['error']}"
+        return found
+
+    def give_up(self, machines: Iterable[Machine], waited_s: float) -> None:
+        """Do without those of `machines` that are not ready by now."""
+        for machine in machines:
+            agent = self._agents.get(machine.node_id)
+            if agent is not None and not (agent.ready or agent.silent or agent.full):
+                self._set_aside(
+                    agent,
+                    f"{_lacks(agent)} after {waited_s:g} s; let the machines connect to each other (a "
+                    "firewall may need cluster.port=N opened), or raise cluster.start_timeout_s",
+                )
 
     def is_ready(self, machine: Machine) -> bool:
         agent = self._agents.get(machine.node_id)
@@ -131,12 +158,8 @@ class NodeAgents:
         for agent in list(self._agents.values()):
             try:
                 self._look_at(agent, now)
-            except ray_cluster.ray().exceptions.RayActorError as error:
-                self._forget(agent, _why_ended(error))
-                dead.append(agent.machine)
-            except LamarckError as error:
-                self._unfit.add(agent.machine.node_id)
-                self._forget(agent, str(error))
+            except (LamarckError, ray_cluster.ray().exceptions.RayError) as error:
+                self._set_aside(agent, str(error) if isinstance(error, LamarckError) else why_ended(error))
                 dead.append(agent.machine)
         self._looked_at = now
         self._hang_all()
@@ -144,23 +167,6 @@ class NodeAgents:
 
     def due(self) -> bool:
         return self._clock() - self._looked_at >= LOOK_EVERY_S
-
-    def joined(self) -> bool:
-        """Every agent is ready and follows its parent."""
-        return all(
-            agent.ready and agent.status.get("weights", {}).get("joined") for agent in self._agents.values()
-        )
-
-    def waiting_for(self) -> str:
-        """Whom `joined` is waiting for, for a message."""
-        late = []
-        for agent in self._agents.values():
-            weights = agent.status.get("weights", {})
-            if not agent.ready:
-                late.append(f"{named(agent.machine)} ({agent.doing} is not answered)")
-            elif not weights.get("joined"):
-                late.append(f"{named(agent.machine)} ({weights.get('error') or 'it follows nobody yet'})")
-        return ", ".join(late)
 
     def _look_at(self, agent: Agent, now: float) -> None:
         ray = ray_cluster.ray()
@@ -186,7 +192,9 @@ class NodeAgents:
 
     def _described(self, agent: Agent, facts: dict[str, Any]) -> None:
         agent.facts = facts
-        self._check(agent)
+        check_fit(facts, self._learner["vector_bytes"])
+        clock = clock_note(agent.machine, facts["time"])
+        self.notes += [clock] if clock else []
         actors = max(1, self._actors_on(agent.machine))
         self._ask(agent, "join", self._learner["unrolls"], actors, self._cluster.start_timeout_s / 2)
 
@@ -195,6 +203,10 @@ class NodeAgents:
             agent.status = answer
             self._look_for_room(agent)
             self._avoid_what_is_out_of_reach(agent)
+            if agent.used_at is None and answer["weights"]["joined"]:
+                agent.used_at = self._clock()
+                if self._unfit.is_new_to_use(agent.machine):
+                    self.notes.append(f"{named(agent.machine)} is used from now on")
         self._ask(agent, "status")
         if agent not in self._order:
             self._order.append(agent)
@@ -215,12 +227,17 @@ class NodeAgents:
             "training goes on without it until it does"
         )
 
-    def _forget(self, agent: Agent, why: str) -> None:
+    def _set_aside(self, agent: Agent, why: str) -> None:
+        self._forget(agent)
+        worked_s = None if agent.used_at is None else self._clock() - agent.used_at
+        note = self._unfit.add(agent.machine, why, worked_s)
+        self.notes += [note] if note else []
+
+    def _forget(self, agent: Agent) -> None:
         self._take_out(agent)
         self._agents.pop(agent.machine.node_id, None)
         with contextlib.suppress(ray_cluster.ray().exceptions.RayError):
             ray_cluster.ray().kill(agent.handle)
-        self.notes.append(f"{named(agent.machine)} is not used: {why}")
 
     # -------------------------------------------------------------- the tree
 
@@ -242,7 +259,9 @@ class NodeAgents:
         """
         measured: list[dict[str, Any]] = []
         probed = self._order[:PROBED]
-        if len(probed) < min(PROBED, len(self._agents)) or not probed:
+        late_s = self._clock() - self._cluster.start_timeout_s / 4
+        expected = sum(agent in self._order or agent.added_at > late_s for agent in self._agents.values())
+        if len(probed) < min(PROBED, expected) or not probed:
             return
         for agent in probed:
             if not agent.parent:
@@ -282,7 +301,7 @@ class NodeAgents:
                 self._hang(agent, wanted)
 
     def _hang(self, agent: Agent, parent: str) -> None:
-        agent.parent = parent
+        agent.parent, agent.hung_at = parent, self._clock()
         agent.handle.call.remote("hang", parent)
 
     def full(self) -> list[Machine]:
@@ -311,7 +330,9 @@ class NodeAgents:
         ):
             return
         if at == self._learner["weights"]:
-            return  # `waiting_for` says so while the job starts; later the link tries on by itself
+            if agent.used_at is None and self._clock() - agent.hung_at > self._cluster.start_timeout_s / 2:
+                raise ClusterError(f"its node agent gets no weights: {weights['error']}")
+            return  # later the link tries on by itself
         relay = next((a for a in self._order if a.facts["weights"] == at), None)
         if relay is None or self._clock() - relay.answered_at > 2 * LOOK_EVERY_S:
             return  # the relay is gone, or about to be known as gone
@@ -321,28 +342,6 @@ class NodeAgents:
             f"({weights['error']}); it gets weights from the learner instead. Let machines connect to each "
             "other, on one port with cluster.port=N"
         )
-
-    # -------------------------------------------------------------- what can be wrong with a machine
-
-    def _check(self, agent: Agent) -> None:
-        ours, theirs = metadata.version("lamarckian-cli"), agent.facts["version"]
-        if ours != theirs:
-            raise ClusterError(
-                f"it runs lamarckian-cli {theirs}, this machine {ours}; install the same version on both"
-            )
-        ahead_s = agent.facts["time"] - time.time()
-        if abs(ahead_s) > CLOCKS_DIFFER_S:
-            self.notes.append(
-                f"the clock of {named(agent.machine)} is {abs(ahead_s):.0f} s "
-                f"{'ahead' if ahead_s > 0 else 'behind'}; training does not mind, certificates and logs do: "
-                "set it (chrony, systemd-timesyncd)"
-            )
-        need = 3 * self._learner["vector_bytes"]
-        if agent.facts["shm_free_bytes"] < need:
-            raise ClusterError(
-                f"it has {agent.facts['shm_free_bytes'] / 1e6:.0f} MB of shared memory left, weights take "
-                f"{need / 1e6:.0f} MB; give it more (in a container: docker run --shm-size=1g)"
-            )
 
     # -------------------------------------------------------------- the end
 
@@ -360,15 +359,11 @@ class NodeAgents:
         }
 
 
-def _why_ended(error: Exception) -> str:
-    if "No module named" in str(error):
-        return (
-            "the Python that Ray runs there has no lamarckian-cli; install the same version as here "
-            "(docker/install.sh does it)"
-        )
-    return "its node agent has ended, or Ray cannot reach it"
-
-
-def named(machine: Machine) -> str:
-    """A machine in a message."""
-    return f"{machine.name} ({machine.address})"
+def _lacks(agent: Agent) -> str:
+    """What an agent that is not ready has not done yet."""
+    if agent.doing == "describe":
+        return "its node agent has not started"
+    if agent.doing == "join":
+        return "its node agent has not joined the learner"
+    error = agent.status.get("weights", {}).get("error")
+    return f"its node agent gets no weights ({error})" if error else "its node agent gets no weights"

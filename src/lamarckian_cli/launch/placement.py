@@ -19,6 +19,8 @@ from lamarckian_cli.launch.settings import Cluster
 REPLACED = ("cluster", "cluster.actors", "cluster.cores", "cluster.cores_per_machine", "cluster.learner_gpus")
 """Keys that say how large a cluster is."""
 
+LISTED = 3  # machines that a message tells of one by one
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
@@ -56,13 +58,19 @@ class Placement:
         return sum(count for _, count in self.actors)
 
 
-def place(cluster: Cluster, machines: Sequence[Machine], command: Sequence[str] = ()) -> Placement:
-    """Place a job's learner and actors on `machines`, which are alive.
+def place(
+    cluster: Cluster,
+    machines: Sequence[Machine],
+    command: Sequence[str] = (),
+    left_out: Sequence[str] = (),
+) -> Placement:
+    """Place a job's learner and actors on `machines`, which are alive and fit.
 
-    `command` is what was typed (lamarck, train, ...). Where the machines do not suffice and
-    `on_shortage` is stop, a ClusterError ends with the command that runs here; with shrink the
-    job takes what is there and the placement's notes say so. Where nothing can run, and where
-    there is no core at all, it is a ClusterError whatever `on_shortage` is.
+    `command` is what was typed (lamarck, train, ...), `left_out` a sentence on each machine that
+    is not fit, which an error begins with. Where the machines do not suffice and `on_shortage` is
+    stop, a ClusterError ends with the command that runs here; with shrink the job takes what is
+    there and the placement's notes say so. Where nothing can run, and where there is no core at
+    all, it is a ClusterError whatever `on_shortage` is.
     """
     if not machines:
         raise ClusterError(
@@ -75,15 +83,16 @@ def place(cluster: Cluster, machines: Sequence[Machine], command: Sequence[str] 
     free = sum(slots.values())
     if free == 0:
         raise ClusterError(
-            f"{_machines(len(machines))} of the Ray cluster give 0 cores, and an actor takes 1; start Ray "
-            "there with more (ray start --num-cpus), or train on this machine alone with cluster=local"
+            f"{_listed(left_out)}{_machines(len(machines))} of the Ray cluster give 0 cores, and an actor "
+            "takes 1; start Ray there with more (ray start --num-cpus), or train on this machine alone with "
+            "cluster=local"
         )
     shortages = _shortages(cluster, machines, learner, slots)
     if shortages and cluster.on_shortage == "stop":
         fits = _command_that_fits(cluster, min(wanted or free, free), command, without_gpu=not learner.gpus)
         raise ClusterError(
-            f"{'; '.join(shortages)}; take what is there with cluster.on_shortage=shrink, or run it here "
-            f"with {fits}"
+            f"{_listed(left_out)}{'; '.join(shortages)}; take what is there with cluster.on_shortage=shrink, "
+            f"or run it here with {fits}"
         )
     counts = _deal(slots, {}, min(wanted or free, free))
     return Placement(
@@ -168,6 +177,13 @@ def _shortages(
     if cluster.learner_gpus and not learner.gpus:
         found.append(f"cluster.learner_gpus is {cluster.learner_gpus}, but {there} {give} 0 GPUs")
     return found
+
+
+def _listed(left_out: Sequence[str]) -> str:
+    """The beginning of a message; of many machines that are left out, the first few."""
+    more = len(left_out) - LISTED
+    rest = [f"{_machines(more)} more {'is' if more == 1 else 'are'} not used"] if more > 0 else []
+    return "".join(f"{sentence}; " for sentence in [*left_out[:LISTED], *rest])
 
 
 def _machines(count: int) -> str:

@@ -9,6 +9,7 @@ import contextlib
 import importlib
 import logging
 import os
+import re
 import secrets
 import signal
 import socket
@@ -22,9 +23,9 @@ from typing import Any
 
 from lamarckian_cli import errors
 from lamarckian_cli.errors import ClusterError, LamarckError, RunError
-from lamarckian_cli.launch.clusters.record import find_access
+from lamarckian_cli.launch.clusters.record import Access, find_access
 from lamarckian_cli.launch.placement import Machine
-from lamarckian_cli.launch.ray_probe import SET_TLS, probe
+from lamarckian_cli.launch.ray_probe import SET_TLS, parse_address, probe
 from lamarckian_cli.launch.settings import Cluster
 
 LOOK_S = 0.2  # how often a wait looks whether it was asked to stop
@@ -45,6 +46,10 @@ IMPATIENT = {
 
 class Interrupted(Exception):
     """A signal asked to stop while something was waited for."""
+
+
+class Lost(RunError):
+    """The learner's process is gone, or its machine."""
 
 
 class Process:
@@ -84,7 +89,7 @@ def start(cores: int) -> None:
         os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN, **LOOPBACK_ONLY}
     # Else whoever imported Ray has decided; it read its environment then.
     _init(
-        "Ray did not start: {}; `lamarck doctor` looks at it",
+        lambda why: f"Ray did not start: {why}; `lamarck doctor` looks at it",
         address="local",
         num_cpus=cores,
         include_dashboard=False,
@@ -93,28 +98,37 @@ def start(cores: int) -> None:
 
 def join(cluster: Cluster) -> None:
     """Join the cluster that is there: at `cluster.address`, or the one that `lamarck cluster up` made."""
-    if cluster.working_dir is not None and not os.path.isdir(cluster.working_dir):
-        raise ClusterError(
-            f"cluster.working_dir is {cluster.working_dir!r}, which is no folder; give the one that has your "
-            "game, or null"
-        )
+    parse_address(cluster.address)
     access = find_access(cluster.address)
-    address = cluster.address
+    address, where = _where(cluster.address, access)
     if access is not None:
-        address = access.address
         os.environ.update(access.environment)
     for name in LOOPBACK_ONLY:
         os.environ.pop(name, None)
     for name, value in IMPATIENT.items():
         os.environ.setdefault(name, value)
-    probe(address)
+    probe(address, where)
     runtime = {} if cluster.working_dir is None else {"runtime_env": {"working_dir": cluster.working_dir}}
     _init(
-        f"cluster.address is {cluster.address!r}; no Ray cluster could be joined there: {{}}; bring one up "
-        "with lamarck cluster up, give its address, or train on this machine alone with cluster=local",
+        lambda why: (
+            f"{where}; no Ray cluster could be joined there: {why}; bring one up with lamarck cluster up, "
+            "give its address, or train on this machine alone with cluster=local"
+        ),
         address=address,
         **runtime,
     )
+
+
+def _where(given: str, access: Access | None) -> tuple[str, str]:
+    """The address to join, and what a message calls it: as the user gave it, and what that stands for."""
+    where = f"cluster.address is {given!r}"
+    if access is not None and access.address != given:
+        return access.address, f"{where}, which is {access.address}"
+    variable = os.environ.get("RAY_ADDRESS", "")
+    if access is None and given == "auto" and variable:  # which is what Ray makes of it
+        parse_address(variable, "RAY_ADDRESS")
+        return variable, f"{where}, and RAY_ADDRESS is {variable!r}"
+    return given, where
 
 
 def machines() -> list[Machine]:
@@ -177,10 +191,10 @@ def value(reference: Any, doing: str) -> Any:
         return ray().get(reference)
     except ray().exceptions.RayTaskError as error:
         raise cause(error, doing) from error
-    except ray().exceptions.RayActorError as error:
-        raise RunError(
-            f"the learner's process, or its machine, was lost while {doing} "
-            f"({first_line(error).rstrip('.')}); where there is a checkpoint, go on with resume=FOLDER"
+    except ray().exceptions.RayError as error:
+        raise Lost(
+            f"the learner's process, or its machine, was lost while {doing} ({why_lost(error)}); where there "
+            "is a checkpoint, go on with resume=FOLDER"
         ) from error
 
 
@@ -196,11 +210,20 @@ def cause(error: Any, doing: str) -> LamarckError:
     return RunError(f"{doing} failed: {type(inner).__name__}: {first_line(inner)}")
 
 
+def why_lost(error: Exception) -> str:
+    """Why a process is gone, of what Ray tells on many lines, the first of which says nothing."""
+    told = " ".join(str(error).split())
+    known = re.search(
+        r"The actor (is dead|died) because .*?(?= Some common causes| The actor never ran|$)", told
+    )
+    return (known.group() if known else first_line(error)).rstrip(".")
+
+
 def first_line(error: object) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
-def _init(trouble: str, **options: Any) -> None:
+def _init(trouble: Callable[[str], str], **options: Any) -> None:
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     # What Ray says of a worker that died stands in its own logs; it would print it on standard output.
@@ -216,7 +239,7 @@ def _init(trouble: str, **options: Any) -> None:
                     logging_level=logging.ERROR, log_to_driver=False, configure_logging=False, **options
                 )
             except (RuntimeError, ConnectionError, TimeoutError, OSError, ValueError) as error:
-                raise ClusterError(trouble.format(_why(error, said()))) from error
+                raise ClusterError(trouble(_why(error, said()))) from error
     _keep_quiet()
 
 

@@ -6,6 +6,7 @@
     lock              who writes here; held as long as that process lives
     metrics.jsonl     one JSON object a line
     tensorboard/      the same numbers as events
+    lineage.jsonl     of an evolution: every individual
     checkpoints/      000000500000.ckpt (by env steps), best.ckpt
     summary.json      at the end
 
@@ -28,7 +29,7 @@ from lamarckian_cli.config.folders import user_code
 from lamarckian_cli.errors import RunError
 from lamarckian_cli.launch import checkpoint
 from lamarckian_cli.launch.runlock import LOCK, RunLock, writer_is_alive
-from lamarckian_cli.metrics import EventsFile, MetricsFile, Row, env_steps_of, finite, read_rows
+from lamarckian_cli.metrics import EventsFile, MetricsFile, Row, finite, progress_of, read_rows
 
 CONFIG, COMMAND, STATE, SUMMARY = "config.yaml", "command.txt", "state.json", "summary.json"
 METRICS, EVENTS, CHECKPOINTS = "metrics.jsonl", "tensorboard", "checkpoints"
@@ -191,7 +192,10 @@ class RunFolder:
     # -------------------------------------------------------------- checkpoints
 
     def save_checkpoint(self, tree: Any, env_steps: int, version: int, score: float | None = None) -> Path:
-        """Save `tree`; keeps the newest few, and as `best.ckpt` the one with the highest score."""
+        """Save `tree`; keeps the newest few, and as `best.ckpt` the one with the highest score.
+
+        An evolution counts evaluations in place of env steps, and generations as versions.
+        """
         if not self._best_known:
             self._best_known, self._best_score = True, self._score_of_best()
         path = self._checkpoint(env_steps)
@@ -233,7 +237,7 @@ class RunFolder:
         self._events.close()
         path = self.path / METRICS
         if path.exists():
-            rows = [row for row in read_rows(path) if env_steps_of(row) <= env_steps]
+            rows = [row for row in read_rows(path) if progress_of(row) <= env_steps]
             _write_text(path, "".join(json.dumps(finite(row)) + "\n" for row in rows))
         self._events = EventsFile(self.path / EVENTS, purge_env_steps=env_steps + 1)
         best = self.path / CHECKPOINTS / BEST
@@ -241,7 +245,7 @@ class RunFolder:
             best.unlink()  # of a future that is about to be played again
 
     def log(self, row: Row) -> None:
-        """Append a row of numbers, with `env_steps` among them, to metrics and events."""
+        """Append a row of numbers, with `env_steps` or `evaluations` among them, to metrics and events."""
         self._metrics.append(row)
         self._events.append(row)
 
@@ -327,11 +331,15 @@ def newest_run(roots: Sequence[Path] = RUN_ROOTS) -> Path:
 
 
 def told_by(config: Mapping[str, Any]) -> dict[str, str]:
-    """What to call a run's algorithm and environment in a list: as they were chosen, or by their id."""
+    """What to call a run's algorithm and environment in a list: as they were chosen, or by their id.
+
+    Of an evolution those are its strategy and its problem, told as `evo` and `problem`.
+    """
     # Imported here because it brings Hydra, which a run that is only read does not need.
     from lamarckian_cli.config.compose import choice
 
-    names = {group: choice(group) or _class_name(config.get(group)) for group in ("algo", "env")}
+    groups = ("evo", "problem") if "evo" in config else ("algo", "env")
+    names = {group: choice(group) or _class_name(config.get(group)) for group in groups}
     env = config.get("env")
     if isinstance(env, Mapping) and isinstance(env.get("id"), str):
         names["env"] = env["id"]
@@ -344,7 +352,7 @@ def _code_now() -> dict[str, list[str]]:
 
 def _class_name(node: Any) -> str:
     target = node.get("_target_") if isinstance(node, Mapping) else None
-    return str(target or "?").rpartition(".")[2].lower()
+    return str(target or "?").rpartition(".")[2].removesuffix("Settings").lower()
 
 
 def read_json(path: Path) -> dict[str, Any] | None:

@@ -21,7 +21,7 @@ from lamarckian_cli.launch.runfolder import (
     RunFolder,
     read_json,
 )
-from lamarckian_cli.metrics import env_steps_of, last_row
+from lamarckian_cli.metrics import last_row, progress_of
 
 DEPTH = 3  # a sweep's jobs are in multirun/DAY/JOB
 
@@ -31,8 +31,9 @@ def list_runs(root: Path = Path("runs")) -> list[dict[str, Any]]:
 
     Each has `name`, `path`, `state`, `env_steps`, `best_return`, `last_return`, `seconds`,
     `algo`, `env` and `when` (the local time of its start), None where it is not known yet;
-    `reason` is added where a run failed or its folder is damaged. Raises RunError where a
-    `root` other than runs is not there.
+    `reason` is added where a run failed or its folder is damaged. An evolution has `evo`, `problem`,
+    `evaluations`, `best`, `hypervolume` and `igd` in place of what is a training's. Raises
+    RunError where a `root` other than runs is not there.
     """
     roots = [root, root.parent / "multirun"] if root.name == "runs" else [root]
     if not root.is_dir() and root.name != "runs":
@@ -56,15 +57,29 @@ def describe_run(path: Path, *, name: str, started: float) -> dict[str, Any]:
         "name": name,
         "path": str(path),
         "state": state,
-        "env_steps": source.get("env_steps"),
-        "best_return": source.get("best_return"),
-        "last_return": _last_return(source),
+        **(_of_evolution(about, source) if "evo" in about else _of_training(about, source)),
         "seconds": source.get("seconds"),
-        "algo": about.get("algo"),
-        "env": about.get("env"),
         "when": datetime.fromtimestamp(started).isoformat(sep=" ", timespec="seconds"),
     }
     return {**entry, "reason": reason} if reason else entry
+
+
+def _of_training(about: dict[str, Any], source: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "env_steps": source.get("env_steps"),
+        "best_return": source.get("best_return"),
+        "last_return": _last_return(source),
+        "algo": about.get("algo"),
+        "env": about.get("env"),
+    }
+
+
+def _of_evolution(about: dict[str, Any], source: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "evo": about.get("evo"),
+        "problem": about.get("problem"),
+        **{name: source.get(name) for name in ("evaluations", "best", "hypervolume", "igd")},
+    }
 
 
 def _last_return(source: dict[str, Any]) -> Any:
@@ -77,7 +92,7 @@ def _last_return(source: dict[str, Any]) -> Any:
 
 def _at_least(summary: dict[str, Any], row: dict[str, Any]) -> bool:
     """Whether the summary is as new as the last row; a resumed run that was killed has an old one."""
-    return bool(summary) and env_steps_of(summary) >= env_steps_of(row)
+    return bool(summary) and progress_of(summary) >= progress_of(row)
 
 
 def _run_folders(roots: list[Path]) -> Iterator[Path]:

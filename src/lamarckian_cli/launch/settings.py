@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 from lamarckian_cli.errors import require
@@ -67,6 +68,12 @@ class Cluster:
     def __post_init__(self) -> None:
         kinds = ("inproc", "local", "auto")
         require(self.kind in kinds, "cluster.kind", self.kind, f"choose one of {', '.join(kinds)}")
+        require(
+            self.working_dir is None or bool(self.working_dir.strip()),
+            "cluster.working_dir",
+            self.working_dir,
+            "give the folder that has your game, or null",
+        )
         self._check_sizes()
         choices = {"on_shortage": ("stop", "shrink"), "broadcast": ("tree", "flat")}
         for name, allowed in choices.items():
@@ -87,6 +94,16 @@ class Cluster:
         for name, usual in (("start_timeout_s", 60), ("silence_s", 10)):
             value = getattr(self, name)
             require(value > 0, f"cluster.{name}", value, f"it must be above 0 ({usual})")
+
+    def check_here(self) -> None:
+        """Raise a ConfigError where this machine, on which a job is about to start, has no `working_dir`."""
+        folder = self.working_dir
+        require(
+            folder is None or (os.path.isdir(folder) and os.access(folder, os.R_OK | os.X_OK)),
+            "cluster.working_dir",
+            folder,
+            "it must be a folder that is there and can be read: give the one that has your game, or null",
+        )
 
     def _check_sizes(self) -> None:
         for name in ("actors", "cores", "cores_per_machine"):

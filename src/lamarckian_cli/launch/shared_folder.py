@@ -27,4 +27,10 @@ def make_folder(root: Path = SHARED_MEMORY) -> str:
             f"{socket.gethostname()} has {free / 2**20:.0f} MiB of shared memory left in {root}; at least "
             f"{LEAST_FREE_BYTES >> 20} are needed: free some (in a container: docker run --shm-size=1g)"
         )
-    return tempfile.mkdtemp(prefix="lamarck-", dir=root)
+    try:
+        return tempfile.mkdtemp(prefix="lamarck-", dir=root)
+    except OSError as error:
+        raise ClusterError(
+            f"{socket.gethostname()} cannot make a folder in {root}: {error.strerror}; see to it that this "
+            "user can write there, or train with cluster=inproc"
+        ) from error

@@ -14,7 +14,7 @@ from typing import Any
 
 from lamarckian_cli.metrics import finite
 
-PACKAGES = ("torch", "ray", "numpy", "gymnasium", "pyzmq", "hydra-core", "lamarckian-cli")
+PACKAGES = ("torch", "ray", "numpy", "gymnasium", "pyzmq", "hydra-core", "moocore", "cma", "lamarckian-cli")
 GIT_TIMEOUT_S = 5.0
 
 

@@ -26,6 +26,7 @@ def train(job: Job, *, json_output: bool) -> dict[str, Any]:
     Ctrl-C and SIGTERM end it early: a checkpoint is saved, every process ended, and
     KeyboardInterrupt raised.
     """
+    job.cluster.check_here()
     stop = Stop()
     with stop.on_signals():
         if job.resume is not None:

@@ -61,9 +61,13 @@ def run_train(arguments: Sequence[str], *, json_output: bool = False) -> list[En
     folder = resume_target(arguments)
     if folder is not None:
         return _run_resumed(folder, arguments, command_line, json_output)
-    task = TrainTask(command_line, json_output)
+    return run_task(TrainTask(command_line, json_output), arguments, "lamarck train", compose.TRAIN)
+
+
+def run_task(task: TrainTask, arguments: Sequence[str], program: str, config_name: str) -> list[Ended]:
+    """Have Hydra call the task as `arguments` ask; how its jobs ended."""
     try:
-        jobs = compose.run_hydra(task, arguments, program="lamarck train")
+        jobs = compose.run_hydra(task, arguments, program=program, config_name=config_name)
     except Stopped as stopped:
         raise stopped.error from stopped.error.__cause__
     if task.summary is not None and not jobs:
@@ -86,6 +90,8 @@ def build_job_from(
     values: dict[str, Any], *, command_line: Sequence[str] = (), resume: Path | None = None
 ) -> Job:
     """`build_job` for a configuration that is already plain, as `config.yaml` of a run is."""
+    if "evo" in values:
+        raise ConfigError("evo is a group of lamarck evolve; such a run is shown by lamarck front")
     for key in values:
         if key not in KEYS:
             raise unknown_key("", key, KEYS)
@@ -128,7 +134,10 @@ class Stopped(BaseException):
 
 
 class TrainTask:
-    """What Hydra calls with each composed configuration; launchers may send it elsewhere."""
+    """What Hydra calls with each composed configuration; launchers may send it elsewhere.
+
+    An evolution's task overrides `work` and `score`.
+    """
 
     def __init__(self, command_line: Sequence[str], json_output: bool) -> None:
         self.command_line = tuple(command_line)
@@ -136,15 +145,13 @@ class TrainTask:
         self.summary: dict[str, Any] | None = None  # of the last job that ran here
 
     def __call__(self, config: DictConfig) -> float | None:
-        """Train, and return the best return, which is what a sweeper maximises."""
+        """Run the job; the number that a sweeper looks at."""
         folder = compose.output_dir()
         several = compose.is_multirun()
         try:
             if several:
                 self._enter_sweep(config, folder)
-            job = build_job(config, command_line=self.command_line)
-            config.run.dir = job.run.dir  # resolved: outside of the task there is nothing to resolve it by
-            summary = start(job, json_output=self.json_output)
+            summary = self.work(config)
         except Exception as error:
             if several:
                 raise  # the sweep goes on with its other jobs, and reports this one at its end
@@ -152,6 +159,16 @@ class TrainTask:
         finally:
             remove_if_empty(folder)
         self.summary = summary
+        return self.score(summary)
+
+    def work(self, config: DictConfig) -> dict[str, Any]:
+        """Train; the summary."""
+        job = build_job(config, command_line=self.command_line)
+        config.run.dir = job.run.dir  # resolved: outside of the task there is nothing to resolve it by
+        return start(job, json_output=self.json_output)
+
+    def score(self, summary: dict[str, Any]) -> float | None:
+        """The best return, which a sweeper maximises."""
         best = summary.get("best_return")
         return float(best) if best is not None else None
 

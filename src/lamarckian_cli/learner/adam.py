@@ -28,7 +28,8 @@ class Adam:
         self.lr = lr
         self.steps = 0
         self._vector, self._gradient = vector, gradient
-        self._beta1, self._beta2, self._epsilon = beta1, beta2, epsilon
+        self.epsilon = epsilon
+        self._beta1, self._beta2 = beta1, beta2
         self._mean = torch.zeros_like(vector)  # m_t
         self._square = torch.zeros_like(vector)  # v_t
 
@@ -39,7 +40,7 @@ class Adam:
         self._square.mul_(self._beta2).addcmul_(self._gradient, self._gradient, value=1 - self._beta2)
         unbias1 = 1 - self._beta1**self.steps
         unbias2 = 1 - self._beta2**self.steps
-        deviation = (self._square / unbias2).sqrt_().add_(self._epsilon)
+        deviation = (self._square / unbias2).sqrt_().add_(self.epsilon)
         self._vector.addcdiv_(self._mean, deviation, value=-self.lr / unbias1)
 
     def state(self) -> dict[str, Any]:

@@ -52,6 +52,7 @@ class Learner:
     ) -> None:
         self.policy = policy
         self.seat = seat
+        self._architecture = architecture
         self.algorithm = algorithm
         self.device = device
         self.version = 0
@@ -77,10 +78,7 @@ class Learner:
         self._rng = np.random.Generator(np.random.PCG64(derive_seed(seed, ("minibatches", policy))))
         self._observations = RunningMoments(self.network.body.mean.numel())
         self._returns = RunningMoments(len(seat.rewards))
-        heads = seat.rewards
-        self._discount = self._per_head([h.discount for h in heads], algorithm.discount)
-        self._lam = self._per_head([h.gae_lambda for h in heads], algorithm.gae_lambda)
-        self._head_weight = self._per_head([h.weight for h in heads], 1.0)
+        self._set_per_head()
 
     # -------------------------------------------------------------- in and out
 
@@ -143,6 +141,37 @@ class Learner:
                     f"the game of policy {self.policy!r} gave {what} of {numbers[wrong][0].item()} "
                     f"({int(wrong.sum())} such numbers in a batch); check_mdp() shows where"
                 )
+
+    # -------------------------------------------------------------- what evolution changes
+
+    def adopt(self, algorithm: Algorithm, head_weights: tuple[float, ...] | None = None) -> None:
+        """Learn by other hyperparameters from the next batch on; `head_weights` [K] of the reward heads.
+
+        What shapes batches and unrolls must stay: raises ValueError where `unroll` or `batch_size` differ.
+        """
+        for name in ("unroll", "batch_size"):
+            if getattr(algorithm, name) != getattr(self.algorithm, name):
+                raise ValueError(f"{name} cannot change while a policy learns")
+        self.algorithm = algorithm
+        self._optimizer.epsilon = algorithm.adam_epsilon
+        self._set_per_head(head_weights)
+
+    def inherit(self, state: dict[str, Any]) -> None:
+        """Take over weights, optimizer and statistics from another learner's `state()`, as copies.
+
+        The version goes on counting: whatever was sampled before stays older than what comes.
+        """
+        version, env_steps, dropped = self.version, self.env_steps, self.dropped_env_steps
+        rng = self._rng.bit_generator.state
+        self.restore({**state, "rng": rng})
+        self.version, self.env_steps, self.dropped_env_steps = version + 1, env_steps, dropped
+
+    def begin_anew(self, seed: int) -> None:
+        """Weights as those of a new learner with that seed, an optimizer and statistics that know nothing."""
+        fresh = Learner(
+            self.policy, self.seat, self._architecture, self.algorithm, seed=seed, device=self.device
+        )
+        self.inherit(fresh.state())
 
     # -------------------------------------------------------------- one optimizer step a batch
 
@@ -291,6 +320,14 @@ class Learner:
         if not self.algorithm.normalize_returns:
             return torch.ones_like(self._head_weight)
         return torch.tensor(self._returns.deviation, dtype=torch.float32, device=self.device)
+
+    def _set_per_head(self, weights: tuple[float, ...] | None = None) -> None:
+        heads, algorithm = self.seat.rewards, self.algorithm
+        self._discount = self._per_head([h.discount for h in heads], algorithm.discount)
+        self._lam = self._per_head([h.gae_lambda for h in heads], algorithm.gae_lambda)
+        self._head_weight = self._per_head(
+            [h.weight for h in heads] if weights is None else list(weights), 1.0
+        )
 
     def _per_head(self, own: list[float | None] | list[float], default: float) -> Tensor:
         values = [default if value is None else value for value in own]

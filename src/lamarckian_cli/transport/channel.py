@@ -103,10 +103,12 @@ def bind_gather(
     keys: JobKeys | None = None,
     capacity: int = CAPACITY,
     limits: Limits = LIMITS,
+    senders: int = 1,
     beside: Receiver | None = None,
 ) -> Receiver:
     """Listen for unrolls; each sender may have `capacity` messages waiting (or fewer, if it wants).
 
+    A node agent speaks for its machine's actors; `senders` is for how many it may do so at most.
     What comes here comes out of `beside.receive`, where one is given: one queue, several addresses.
     """
     require(capacity >= 1, "capacity", capacity, "it must be at least 1 message")
@@ -114,7 +116,7 @@ def bind_gather(
     if address.scheme == "inproc":
         return InprocReceiver(address, keys, capacity=capacity)
     assert beside is None or isinstance(beside, ZmqReceiver)
-    return ZmqReceiver(address, keys, capacity=capacity, limits=limits, beside=beside)
+    return ZmqReceiver(address, keys, capacity=capacity, limits=limits, senders=senders, beside=beside)
 
 
 def _parse_gather(uri: str) -> Address:

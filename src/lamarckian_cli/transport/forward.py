@@ -32,7 +32,7 @@ class UnrollForwarder:
         self.dropped = self._receiver.dropped
         self._sender: ZmqSender | None = None
         self._stop = threading.Event()
-        self._error = ""
+        self._error: Exception | None = None  # what ended the thread
         self._thread = threading.Thread(target=self._run, name=f"forward {self.uri}", daemon=True)
 
     def start(self, learner: str, *, keys: JobKeys, actors: int, name: str, timeout_s: float) -> None:
@@ -43,7 +43,11 @@ class UnrollForwarder:
         self._thread.start()
 
     def status(self) -> dict[str, Any]:
-        """How it stands, as plain values."""
+        """How it stands, as plain values; TransportError if it passes nothing on any more."""
+        if self._error is not None:
+            raise TransportError(
+                f"unrolls are not passed on any more: {self._error or type(self._error).__name__}"
+            ) from self._error
         dropped = Counter(self.dropped)
         if self._sender is not None:
             dropped.update(self._sender.dropped)
@@ -52,7 +56,6 @@ class UnrollForwarder:
             "bundles": self.bundles,
             "sent_bytes": self.sent_bytes,
             "dropped": dict(dropped),
-            "error": self._error,
         }
 
     def close(self) -> None:
@@ -67,9 +70,9 @@ class UnrollForwarder:
         try:
             while not self._stop.is_set():
                 self._pass_on()
-        except TransportError as error:
+        except Exception as error:  # whatever it is, whoever asks how it stands must hear of it
             if not self._stop.is_set():
-                self._error = str(error)
+                self._error = error
 
     def _pass_on(self) -> None:
         """One bundle of what is here, as soon as there is something and the learner has room."""

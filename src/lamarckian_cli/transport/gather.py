@@ -18,7 +18,7 @@ import queue
 import time
 from collections import Counter, deque
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import msgpack
@@ -40,8 +40,8 @@ from lamarckian_cli.transport.keys import JobKeys
 from lamarckian_cli.transport.link import Link
 from lamarckian_cli.transport.service import Service
 
-_MAX_SENDERS = 1024
-"""For how many senders one may speak at most."""
+MOST_SENDERS = 1024
+"""For how many senders one may speak at most, where the receiver does not know their number."""
 
 _LINGER_S = 1.0
 """How long the last unrolls may take to leave a sender that closes."""
@@ -51,9 +51,20 @@ _Item = tuple["ZmqReceiver", bytes, Sequence[zmq.Frame]]
 _Queue = queue.SimpleQueue[_Item | None]
 
 
+@dataclass(slots=True)
+class _Peer:
+    """One sender, as the receiver knows it."""
+
+    allowed: int  # messages that may wait
+    under_way: int = 0  # messages that arrived and were not taken
+    gone: bool = False  # it left; forgotten as soon as its last message is taken
+
+
 class ZmqReceiver:
     """The taking end: messages of all senders in the order of their arrival.
 
+    A sender may have `capacity` messages waiting here, and one that speaks for others (a node
+    agent) as many for each of them, but for no more than `senders`, whatever it says.
     What several receivers get can come out of one of them: the others are opened `beside` it.
     """
 
@@ -64,12 +75,12 @@ class ZmqReceiver:
         *,
         capacity: int,
         limits: Limits,
+        senders: int = 1,
         beside: ZmqReceiver | None = None,
     ) -> None:
         self._capacity, self._limits = capacity, limits
-        # Joined peer -> its messages that arrived and were not taken; the service's thread only.
-        self._under_way: dict[bytes, int] = {}
-        self._allowed: dict[bytes, int] = {}
+        self._most_senders = min(senders, MOST_SENDERS)
+        self._peers: dict[bytes, _Peer] = {}  # that joined; the service's thread alone changes it
         self.queue: _Queue = queue.SimpleQueue() if beside is None else beside.queue
         self._taken: deque[bytes] = deque()  # peers whose message was taken, not told yet
         self._service = Service(
@@ -110,6 +121,11 @@ class ZmqReceiver:
         self._taken.append(peer)
         self._service.wake()
 
+    @property
+    def senders(self) -> int:
+        """How many are joined, or have messages here; whoever is gone is forgotten within a minute or two."""
+        return len(self._peers)
+
     def close(self) -> None:
         self._service.close()
 
@@ -117,53 +133,53 @@ class ZmqReceiver:
 
     def welcome(self, peer: bytes, hello: dict[str, Any]) -> dict[str, Any]:
         # A peer that joins again has its messages before this HELLO here, or has lost them.
-        under_way = self._under_way.setdefault(peer, 0)
         senders = hello.get("senders")
-        many = senders if type(senders) is int and 1 <= senders <= _MAX_SENDERS else 1
-        self._allowed[peer] = self._capacity * many
-        return {
-            "capacity": self._allowed[peer],
-            "under_way": under_way,
-            "limits": asdict(self._limits),
-        }
+        many = min(senders, self._most_senders) if type(senders) is int and senders >= 1 else 1
+        known = self._peers.setdefault(peer, _Peer(0))
+        known.allowed, known.gone = self._capacity * many, False
+        return {"capacity": known.allowed, "under_way": known.under_way, "limits": asdict(self._limits)}
 
     def joined(self, peer: bytes) -> None:
         pass
 
     def arrived(self, peer: bytes, command: bytes, frames: Sequence[zmq.Frame]) -> None:
-        if peer not in self._under_way:
-            self.dropped[
-                "garbled" if command not in (handshake.DATA, handshake.BUNDLE) else "not joined"
-            ] += 1
-        elif command == handshake.DATA:
-            self._take_in(peer, frames)
-        elif command == handshake.BUNDLE:
-            for message in _unbundle(frames, self.dropped):
-                self._take_in(peer, message)
-        else:
+        known = self._peers.get(peer)
+        if command not in (handshake.DATA, handshake.BUNDLE):
             self.dropped["garbled"] += 1
+        elif known is None:
+            self.dropped["not joined"] += 1
+        else:
+            messages = [frames] if command == handshake.DATA else _unbundle(frames, self.dropped)
+            for message in messages:
+                self._take_in(peer, known, message)
 
-    def _take_in(self, peer: bytes, frames: Sequence[zmq.Frame]) -> None:
-        if self._under_way[peer] >= self._allowed[peer]:
+    def _take_in(self, peer: bytes, known: _Peer, frames: Sequence[zmq.Frame]) -> None:
+        if known.under_way >= known.allowed:
             self.dropped["over capacity"] += 1
             return
-        self._under_way[peer] += 1
+        known.under_way += 1
         self.queue.put((self, peer, frames))
 
     def left(self, peer: bytes) -> None:
-        self._under_way.pop(peer, None)
-        self._allowed.pop(peer, None)
+        known = self._peers.get(peer)
+        if known is not None:
+            known.gone = True
+            self._forget_if_done(peer, known)
 
     def woken(self) -> None:
         counts: Counter[bytes] = Counter()
         while self._taken:
             counts[self._taken.popleft()] += 1
         for peer, count in counts.items():
-            if peer not in self._under_way:
-                continue  # it said good-bye, and its last messages were taken after that
-            self._under_way[peer] -= count
-            # In vain if the sender was killed. Its entry stays: the socket may hold more of its messages.
+            known = self._peers[peer]  # who has messages here is not forgotten
+            known.under_way -= count
+            # In vain if the sender was killed; the service finds that out, and tells by `left`.
             self._service.send(peer, [handshake.TAKEN, handshake.pack({"count": count})])
+            self._forget_if_done(peer, known)
+
+    def _forget_if_done(self, peer: bytes, known: _Peer) -> None:
+        if known.gone and not known.under_way:
+            del self._peers[peer]
 
     def ended(self) -> None:
         self.queue.put(None)

@@ -4,6 +4,7 @@
     HELLO {protocol, job, role, ...} -->
                                      <-- WELCOME {turn, ...} or REFUSED {reason}
     DATA ...            <-- either way -->
+                                     <-- ALIVE, now and then, which asks for nothing
     BYE                              -->
 
 The values of a HELLO stay readable by every later protocol version, so that two ends of
@@ -23,10 +24,11 @@ from lamarckian_cli.transport.keys import JobKeys
 
 # The first frame of everything on a socket.
 HELLO, WELCOME, REFUSED, BYE = b"HELLO", b"WELCOME", b"REFUSED", b"BYE"
+ALIVE = b"ALIVE"  # sent to learn whether the connection is still there
 DATA, BUNDLE, TAKEN = b"DATA", b"BUNDLE", b"TAKEN"
 BEGIN, PIECE, NEWS = b"BEGIN", b"PIECE", b"NEWS"
 
-GATHER, WEIGHTS = "gather", "weights"  # roles
+GATHER, WEIGHTS, EXCHANGE = "gather", "weights", "exchange"  # roles
 
 
 def hello(role: str, keys: JobKeys | None, name: str, turn: int, extra: Mapping[str, Any]) -> bytes:

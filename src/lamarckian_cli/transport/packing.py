@@ -75,7 +75,7 @@ def unpack_results(message: Message) -> list[MatchResult]:
     except TypeError as error:
         raise MessageError("unfitting", f"match results that are none: {error}") from None
     for result in results:
-        counts = (result.seat, result.version, result.env_steps, result.frames)
+        counts = (result.seat, result.version, result.first_version, result.env_steps, result.frames)
         numbers = result.result
         if (
             not isinstance(result.policy, str)

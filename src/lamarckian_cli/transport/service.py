@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -28,12 +29,19 @@ _BATCH = 64
 
 _JOIN_TIMEOUT_S = 5.0
 
+_LOOK_EVERY_S = 30.0
+"""How often it is looked which peers are gone without a good-bye."""
+
+
+class Unwelcome(Exception):
+    """A peer is not let in; the text says why, and is told to it."""
+
 
 class Handler(Protocol):
     """What a channel does with its peers. Every method runs in the service's thread."""
 
     def welcome(self, peer: bytes, hello: dict[str, Any]) -> dict[str, Any]:
-        """Take in a peer that joins (again); the answer goes into its WELCOME."""
+        """Take in a peer that joins (again); the answer goes into its WELCOME. May raise Unwelcome."""
 
     def joined(self, peer: bytes) -> None:
         """The WELCOME is on its way: anything sent to the peer from here on arrives after it."""
@@ -63,6 +71,10 @@ class Service:
         self._failure: BaseException | None = None
         self._closing = False
         self._woken = False
+        self._joined: set[bytes] = set()  # peers that are welcome; the thread's own, like the next three
+        self._doubtful: set[bytes] = set()  # those of them that could not be reached at the last look
+        self._parted: set[bytes] = set()  # those that said good-bye, as long as their connection is there
+        self._look_at = time.monotonic() + _LOOK_EVERY_S
         self._wake_lock = threading.Lock()  # keeps a wake from writing to a descriptor just closed
         self._context = zmq.Context(io_threads=1)
         self._zap: zmq.Socket[bytes] | None = None
@@ -160,7 +172,7 @@ class Service:
             if source is not None:
                 poller.register(source, zmq.POLLIN)
         while not self._closing:
-            ready = dict(poller.poll())
+            ready = dict(poller.poll(max(0, 1 + int(1000 * (self._look_at - time.monotonic())))))
             if self._wake_read in ready:
                 os.read(self._wake_read, 4096)
                 self._woken = False  # before looking: what comes after it wakes us again
@@ -169,6 +181,8 @@ class Service:
                 self._admit()
             if self._router in ready:
                 self._take_in()
+            if time.monotonic() >= self._look_at:
+                self._look()
 
     def _take_in(self) -> None:
         for _ in range(_BATCH):
@@ -181,7 +195,8 @@ class Service:
             if command == handshake.HELLO:
                 self._answer(peer, frames[2:])
             elif command == handshake.BYE:
-                self._handler.left(peer)
+                self._parted.add(peer)
+                self._forget(peer)
             elif command:
                 self._handler.arrived(peer, command, frames[2:])
             else:
@@ -193,16 +208,37 @@ class Service:
         except MessageError as error:
             self.dropped[error.reason] += 1
             return
-        reason = handshake.objection(hello, self._role, self._keys)
-        if reason:
+        try:
+            reason = handshake.objection(hello, self._role, self._keys)
+            if reason or peer in self._parted:
+                raise Unwelcome(reason or "it said good-bye; let it join as a new one")
+            answer = {**self._handler.welcome(peer, hello), "turn": hello.get("turn")}
+        except Unwelcome as objection:
             self.dropped["refused"] += 1
-            self.send(peer, [handshake.REFUSED, handshake.pack({"reason": reason})])
+            self.send(peer, [handshake.REFUSED, handshake.pack({"reason": str(objection)})])
             return
-        answer = {**self._handler.welcome(peer, hello), "turn": hello.get("turn")}
+        self._joined.add(peer)
+        self._doubtful.discard(peer)
         if self.send(peer, [handshake.WELCOME, handshake.pack(answer)]):
             self._handler.joined(peer)
         else:
-            self._handler.left(peer)
+            self._forget(peer)
+
+    def _look(self) -> None:
+        """Forget the peers that are gone without a good-bye: killed, switched off, out of reach.
+
+        Twice, because what such a peer sent last may have waited in the socket at the first look.
+        """
+        lost = {peer for peer in self._joined if not self.send(peer, [handshake.ALIVE])}
+        for peer in lost & self._doubtful:
+            self._forget(peer)
+        self._doubtful = lost & self._joined
+        self._parted = {peer for peer in self._parted if self.send(peer, [handshake.ALIVE])}
+        self._look_at = time.monotonic() + _LOOK_EVERY_S
+
+    def _forget(self, peer: bytes) -> None:
+        self._joined.discard(peer)
+        self._handler.left(peer)
 
     def _admit(self) -> None:
         """Answer one request of ZeroMQ's authentication protocol: the job's client key, or nobody."""

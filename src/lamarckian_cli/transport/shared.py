@@ -8,12 +8,20 @@ Every version is a file of its own that nobody writes to again once it has its n
 A reader maps the file and gets arrays that lie in it; the pages live until the last reader
 lets them go, and a version that nobody reads any more is freed. A small socket in the same
 folder tells readers that there are news, one at a time for each policy and reader.
+
+What else lies under one of these names is not read, followed or waited for, and is put out of
+the way of the next version: counted under `foreign`, and logged.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import itertools
+import logging
 import mmap
 import os
+import stat
 import struct
 import threading
 from collections import Counter
@@ -43,9 +51,13 @@ from lamarckian_cli.transport.service import Service
 from lamarckian_cli.transport.stream import label
 from lamarckian_cli.transport.weights import NOTHING, Subscribing, check_grows, confirm, seen_by, taken
 
+_log = logging.getLogger(__name__)
 _CONTROL_BYTES = 1 << 20
 NO_ROOM = "has no room for"
 """How the message begins where a version does not fit into shared memory."""
+_FULL = (errno.ENOSPC, errno.ENOMEM, errno.EDQUOT, errno.EFBIG)
+FOREIGN = "foreign"
+"""Why a file is dropped that is not one, but a pipe, a folder or a link."""
 
 _MAGIC = b"lamarck1"
 _ALIGNMENT = 64
@@ -62,12 +74,16 @@ class Draft:
         head: Buffer,
         sizes: Sequence[int],
         arrays: Sequence[memoryview] = (),
+        dropped: Counter[str] | None = None,
     ) -> None:
+        """What lies in its way is counted in `dropped`. TransportError where it cannot be written."""
+        self._dropped: Counter[str] = Counter() if dropped is None else dropped
         self._path, self._draft = path_of(folder, policy), path_of(folder, policy, draft=True)
         index: bytes = msgpack.packb([bytes(head), list(sizes)])
         starts, total = _places(len(index), sizes)
         file = -1
         try:
+            _make_way(self._draft, self._dropped)
             self._draft.unlink(missing_ok=True)
             file = os.open(self._draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
             # Reserved now: writing to a page that cannot be had would end the process.
@@ -77,8 +93,8 @@ class Draft:
                 _write(file, array, start)
             whole = memoryview(mmap.mmap(file, total))
         except OSError as error:
-            self._draft.unlink(missing_ok=True)
-            raise TransportError(_no_room(folder, total, error)) from error
+            _remove(self._draft)
+            raise TransportError(_not_written(self._draft, total, error)) from error
         finally:
             if file >= 0:
                 os.close(file)
@@ -89,29 +105,40 @@ class Draft:
     def commit(self) -> None:
         """Make it the newest version; whoever reads the last one keeps it."""
         self.targets = []
-        os.rename(self._draft, self._path)
+        try:
+            _make_way(self._path, self._dropped)
+            os.rename(self._draft, self._path)
+        except OSError as error:
+            raise TransportError(_not_written(self._path, 0, error)) from error
 
     def abandon(self) -> None:
         self.targets = []
-        self._draft.unlink(missing_ok=True)
+        _remove(self._draft)
 
 
 def read(folder: Path, policy: str, limits: Limits) -> Message | None:
     """The newest complete version, its arrays lying in shared memory; None if there is none.
 
-    Raises MessageError if the file is not one of ours.
+    Raises MessageError if the file is not one of ours; never waits for what is no file.
     """
     path = path_of(folder, policy)
     try:
-        file = os.open(path, os.O_RDONLY)
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
+    except OSError as error:  # a link, a socket
+        raise MessageError(FOREIGN, f"{path} is no file of weights: {error.strerror}") from error
     try:
-        size = os.fstat(file).st_size
+        status = os.fstat(file)
+        if not stat.S_ISREG(status.st_mode):
+            raise MessageError(FOREIGN, f"{path} is no file of weights, but a {_kind(status.st_mode)}")
+        size = status.st_size
         if size < _PREFIX.size:
             raise MessageError("truncated", f"{path} has {size} bytes")
         flags = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
         whole = memoryview(mmap.mmap(file, size, flags=flags, prot=mmap.PROT_READ))
+    except OSError as error:
+        raise MessageError("truncated", f"{path} cannot be read: {error.strerror}") from error
     finally:
         os.close(file)
     magic, index_bytes = _PREFIX.unpack_from(whole)
@@ -160,11 +187,13 @@ class SharedPublisher:
         check_grows(policy, version, newest)
         arrays = [memoryview(frame) for frame in frames[1:]]
         sizes = [array.nbytes for array in arrays]
-        self.commit(Draft(self._folder, policy, frames[0], sizes, arrays), policy, version)
+        self.commit(self.draft(policy, frames[0], sizes, arrays), policy, version)
 
-    def draft(self, policy: str, head: Buffer, sizes: Sequence[int]) -> Draft:
+    def draft(
+        self, policy: str, head: Buffer, sizes: Sequence[int], arrays: Sequence[memoryview] = ()
+    ) -> Draft:
         """A version to be written piece by piece, then handed to `commit`."""
-        return Draft(self._folder, policy, head, sizes)
+        return Draft(self._folder, policy, head, sizes, arrays, self.dropped)
 
     def commit(self, draft: Draft, policy: str, version: int) -> None:
         draft.commit()
@@ -176,7 +205,7 @@ class SharedPublisher:
         """Free the memory too, as soon as the last reader lets it go."""
         self._service.close()
         for policy in self._newest:
-            path_of(self._folder, policy).unlink(missing_ok=True)
+            _remove(path_of(self._folder, policy))
 
     # ------------------------------------------------------------------ in the service's thread
 
@@ -257,6 +286,8 @@ class SharedSubscriber(Subscribing):
             _, version = label(message.header)
         except MessageError as error:
             self.dropped[error.reason] += 1
+            if self.dropped[error.reason] == 1:  # news come with every version
+                _log.warning("weights are not taken: %s", error)
             return None
         if version <= self._seen.get(policy, NOTHING):
             return None
@@ -293,8 +324,38 @@ def _unpack_index(frame: Buffer) -> tuple[bytes, list[int]]:
     return head, sizes
 
 
-def _no_room(folder: Path, size: int, error: OSError) -> str:
+def _make_way(path: Path, dropped: Counter[str]) -> None:
+    """Put what is no file out of a file's way, beside it: nothing in it is lost."""
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if stat.S_ISREG(mode):
+        return
+    dropped[FOREIGN] += 1
+    beside = next(
+        p for n in itertools.count(1) if not os.path.lexists(p := path.with_name(f"foreign-{n}-{path.name}"))
+    )
+    os.rename(path, beside)
+    _log.warning("%s was a %s, and is %s now", path, _kind(mode), beside.name)
+
+
+def _remove(path: Path) -> None:
+    """A file that may be gone; what else lies there stays, until the whole folder goes."""
+    with contextlib.suppress(OSError):
+        path.unlink()
+
+
+def _kind(mode: int) -> str:
+    """What a thing in a file's place is, from `st_mode`."""
+    kinds = {stat.S_IFIFO: "pipe", stat.S_IFDIR: "folder", stat.S_IFLNK: "link", stat.S_IFSOCK: "socket"}
+    return kinds.get(stat.S_IFMT(mode), "device")
+
+
+def _not_written(path: Path, size: int, error: OSError) -> str:
+    if error.errno not in _FULL:
+        return f"{path} cannot be written: {error.strerror}; that folder is the job's own: leave it to it"
     return (
-        f"{folder} {NO_ROOM} {size / 1e6:.1f} MB of weights: {error.strerror}; "
+        f"{path.parent} {NO_ROOM} {size / 1e6:.1f} MB of weights: {error.strerror}; "
         "give the machine more shared memory (in a container: docker run --shm-size=1g)"
     )

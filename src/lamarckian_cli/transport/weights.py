@@ -27,11 +27,14 @@ from lamarckian_cli.transport.address import Address
 from lamarckian_cli.transport.codec import Layout, Limits, Message, MessageError
 from lamarckian_cli.transport.keys import JobKeys
 from lamarckian_cli.transport.link import Link
-from lamarckian_cli.transport.service import Service
+from lamarckian_cli.transport.service import Service, Unwelcome
 from lamarckian_cli.transport.stream import Assembly, Stream
 
 _CONTROL_BYTES = 1 << 20
 """Largest frame that subscribers send: a HELLO with the versions they have."""
+
+_HELLOS = 8
+"""How often a subscriber may join while weights were on their way to it that it never took."""
 
 NOTHING = -1  # older than every version
 
@@ -45,6 +48,14 @@ class _Slot:
     sent: int = 0  # pieces of it
 
 
+@dataclass(slots=True)
+class _Peer:
+    """One subscriber."""
+
+    slots: dict[str, _Slot]
+    hellos: int = 0  # that cut short what was on its way, since it took a version; at _HELLOS it gets nothing
+
+
 class ZmqPublisher:
     """The learner's end, and the end of a relay that others hang under."""
 
@@ -53,7 +64,7 @@ class ZmqPublisher:
         self._limits = limits
         self._lock = threading.Lock()  # over the newest streams
         self._newest: dict[str, Stream] = {}
-        self._peers: dict[bytes, dict[str, _Slot]] = {}  # the service's thread only
+        self._peers: dict[bytes, _Peer] = {}  # the service's thread only
         self._service = Service(
             address, keys, handshake.WEIGHTS, max_frame_bytes=_CONTROL_BYTES, handler=self
         )
@@ -96,7 +107,17 @@ class ZmqPublisher:
     # ------------------------------------------------------------------ in the service's thread
 
     def welcome(self, peer: bytes, hello: dict[str, Any]) -> dict[str, Any]:
-        self._peers[peer] = {policy: _Slot(version) for policy, version in seen_by(hello).items()}
+        # What was under way to it went with its last connection, and begins anew. Where there was no other
+        # connection, the socket still holds all of it: that must not go on for ever.
+        known = self._peers.setdefault(peer, _Peer({}))
+        known.hellos += any(slot.stream is not None for slot in known.slots.values())
+        known.slots = {}
+        if known.hellos >= _HELLOS:
+            raise Unwelcome(
+                f"it joined {known.hellos} times without taking the weights that were on their way to it; "
+                "let it join as a new one"
+            )
+        known.slots |= {policy: _Slot(version) for policy, version in seen_by(hello).items()}
         return {}
 
     def joined(self, peer: bytes) -> None:
@@ -105,12 +126,14 @@ class ZmqPublisher:
 
     def arrived(self, peer: bytes, command: bytes, frames: Sequence[zmq.Frame]) -> None:
         policy, version = taken(command, frames)
-        slot = self._peers.get(peer, {}).get(policy)
-        if slot is None or version is None:
+        known = self._peers.get(peer)
+        slot = None if known is None else known.slots.get(policy)
+        if known is None or slot is None or version is None:
             self.dropped["garbled"] += 1
             return
         if slot.stream is not None and slot.stream.version == version:
             slot.version, slot.stream = version, None
+            known.hellos = 0
         self._send(peer, policy)
 
     def left(self, peer: bytes) -> None:
@@ -131,10 +154,10 @@ class ZmqPublisher:
 
     def _send(self, peer: bytes, policy: str) -> None:
         """Send a peer what is there of the version under way to it, or begin with the newest."""
-        slots = self._peers.get(peer)
-        if slots is None:
-            return  # it left a moment ago
-        slot = slots.setdefault(policy, _Slot())
+        known = self._peers.get(peer)
+        if known is None or known.hellos >= _HELLOS:
+            return  # it left a moment ago, or is not welcome any more
+        slot = known.slots.setdefault(policy, _Slot())
         name = policy.encode()
         if slot.stream is None or slot.stream.abandoned:
             with self._lock:

@@ -8,9 +8,7 @@ starts, so that `down` knows what to end whatever happens.
 from __future__ import annotations
 
 import dataclasses
-import re
 import secrets as random_numbers
-import shlex
 import shutil
 import sys
 import threading
@@ -21,6 +19,13 @@ from typing import Any
 
 from lamarckian_cli.errors import ClusterError
 from lamarckian_cli.launch.clusters import record as records
+from lamarckian_cli.launch.clusters.names import (
+    check_hosts,
+    check_own_address,
+    check_user,
+    is_loopback,
+    words_of,
+)
 from lamarckian_cli.launch.clusters.record import Node, Record
 from lamarckian_cli.launch.clusters.secrets import TOKEN, Authority, new_secrets, write_private
 from lamarckian_cli.launch.clusters.ssh import QUERY_TIMEOUT_S, ask, ask_all, first_of
@@ -28,7 +33,6 @@ from lamarckian_cli.launch.clusters.takedown import count, end, folder_there, id
 
 SHARED_MEMORY_WANTED_BYTES = 256 << 20
 LOOK_S = 0.5
-HOST = re.compile(r"[\w\[][\w.:\[\]-]*")  # never an option of ssh
 HERE = Node(host="", address="", python=sys.executable)
 
 
@@ -58,8 +62,8 @@ def up(asked: Bringup, say: Say) -> Record:
     """
     records.check_name(asked.name)
     known = next((r for r in records.read_records() if r.name == asked.name), None)
+    ssh = words_of("--ssh", asked.ssh)
     _check(asked, known)
-    ssh = tuple(shlex.split(asked.ssh))
     hosts = [Node(host=h, address="", python=asked.python, user=asked.user, ssh=ssh) for h in asked.hosts]
     say(f"looking at {count(1 + len(hosts), 'machine')}")
     probes = _probe([HERE, *hosts])
@@ -75,13 +79,13 @@ def up(asked: Bringup, say: Say) -> Record:
 
 
 def _check(asked: Bringup, known: Record | None) -> None:
-    odd = next((host for host in asked.hosts if not HOST.fullmatch(host)), None)
-    if odd is not None:
-        raise ClusterError(f"--hosts has {odd!r}, which is no name of a machine; give names or addresses")
-    twice = sorted({host for host in asked.hosts if asked.hosts.count(host) > 1})
-    if twice:
-        raise ClusterError(f"--hosts names {', '.join(twice)} twice; name each machine once")
+    check_hosts(asked.hosts)
+    check_user(asked.user)
+    if not asked.python.strip():
+        raise ClusterError(f"--python is {asked.python!r}; give the path of Python on the hosts")
     if known is None:
+        if asked.address is not None:
+            check_own_address(asked.address)
         if not asked.hosts and not asked.here:
             raise ClusterError("no machine is named; give --hosts, --hosts-file, or --here for this one")
         return
@@ -129,16 +133,12 @@ def _unfit(found: Mapping[str, Any], ours: Mapping[str, str]) -> str | None:
 def _address_of_head(probes: Mapping[str, Mapping[str, Any]], hosts: Sequence[str]) -> str:
     """This machine as the first host sees it; without hosts, as Ray would have it."""
     seen = [probes[host]["caller_address"] for host in hosts]
-    usable = [address for address in seen if address and not _is_loopback(address)]
+    usable = [address for address in seen if address and not is_loopback(address)]
     return usable[0] if usable else str(probes[HERE.label]["own_address"])
 
 
 def _address_of_host(node: Node, found: Mapping[str, Any]) -> str:
     return str(found["address"] or found["own_address"])
-
-
-def _is_loopback(address: str) -> bool:
-    return address in ("127.0.0.1", "::1", "localhost")  # what Ray does not take for a machine's address
 
 
 # ---------------------------------------------------------------------- starting
@@ -148,7 +148,8 @@ def _new_record(asked: Bringup, probes: Mapping[str, Mapping[str, Any]]) -> Reco
     """Of a cluster of this machine alone, not yet started; its folder is this command's from here on."""
     folder = records.cluster_folder(asked.name)
     try:
-        folder.mkdir(mode=0o700, parents=True)
+        with records.writing():
+            folder.mkdir(mode=0o700, parents=True)
     except FileExistsError as error:
         raise ClusterError(
             f"{folder} is there already; another lamarck cluster up is at work, or was cut short: "
@@ -205,7 +206,8 @@ def _secrets_of(record: Record) -> tuple[Authority, str]:
     """The cluster's authority and token; made where it has none yet."""
     folder = records.cluster_folder(record.name)
     if record.state != records.UP:
-        write_private(folder, new_secrets(record.name))
+        with records.writing():
+            write_private(folder, new_secrets(record.name))
     return Authority.read(folder), (folder / TOKEN).read_text(encoding="utf-8")
 
 

@@ -1,14 +1,16 @@
 """`lamarck cluster manifest`: the cluster of a job as a file for others to bring it up.
 
 The secrets that a manifest refers to are made beside it once, and never overwritten: a second
-manifest of the same name is of the same cluster.
+manifest of the same name is of the same cluster. The manifest itself, which people edit, is
+overwritten only where that was asked for.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-import re
-from collections.abc import Sequence
+import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -16,13 +18,15 @@ from pathlib import Path
 import yaml
 
 from lamarckian_cli.errors import ClusterError
+from lamarckian_cli.launch.clusters.names import check_hosts, check_image, check_kubernetes_name, check_user
 from lamarckian_cli.launch.clusters.plan import plan_of
-from lamarckian_cli.launch.clusters.secrets import new_secrets, write_private
+from lamarckian_cli.launch.clusters.secrets import AUTHORITY, AUTHORITY_KEY, TOKEN, new_secrets, write_private
 from lamarckian_cli.launch.job import Job
 from lamarckian_cli.launch.placement import without_size
 
 KINDS = ("ray", "kuberay")
-NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")  # of Kubernetes' objects
+ROLES = ("learner", "worker")  # of machines, with an image each
+SECRETS = (AUTHORITY, AUTHORITY_KEY, TOKEN)  # files of a cluster
 GIB = 1 << 30
 
 
@@ -46,9 +50,13 @@ class Sizes:
 
     def image(self, role: str) -> str:
         """The image of `learner` or `worker`, as docker/README.md names it."""
-        version = metadata.version("lamarckian-cli")
-        tag = f"{version}-cuda" if role == "learner" and self.learner_gpus else version
-        return f"{self.images}lamarckian-{role}:{tag}"
+        return _image(self.images, role, self.learner_gpus)
+
+
+def _image(prefix: str, role: str, learner_gpus: int) -> str:
+    version = metadata.version("lamarckian-cli")
+    tag = f"{version}-cuda" if role == "learner" and learner_gpus else version
+    return f"{prefix}lamarckian-{role}:{tag}"
 
 
 class Plain(yaml.SafeDumper):
@@ -67,37 +75,72 @@ def write_manifest(
     hosts: Sequence[str] = (),
     user: str | None = None,
     images: str = "",
+    force: bool = False,
 ) -> list[tuple[Path, str]]:
     """Write the manifest to `out` and its secrets beside it; the files, and what each is.
 
-    `hosts`, the head first, are for kind ray, which is a template for a cloud without them.
+    `hosts`, the head first, are for kind ray, which is a template for a cloud without them. A
+    ClusterError where something cannot be, or `out` is there already and there is no `force`.
     """
     # Imported here, for both read this module.
     from lamarckian_cli.launch.clusters.manifest_kuberay import ray_job
     from lamarckian_cli.launch.clusters.manifest_ray import launcher
 
-    if kind not in KINDS:
-        raise ClusterError(f"--kind is {kind!r}; choose {' or '.join(KINDS)}")
-    if not NAME.fullmatch(name):
-        raise ClusterError(
-            f"--name is {name!r}; take lower case letters, digits and dashes, at most 40, the first a letter"
-        )
-    if kind == "kuberay" and hosts:
-        raise ClusterError("--hosts goes with --kind ray alone; Kubernetes finds machines by itself")
+    _check(kind, name, hosts, user)
+    for role in ROLES:
+        check_image(images, _image(images, role, job.cluster.learner_gpus))
+    _check_out(out, force)
     sizes = _sizes(job, name, out, tuple(hosts), user, images)
     tree, head = launcher(sizes) if kind == "ray" else ray_job(sizes)
     text = f"{head}\n{yaml.dump(tree, Dumper=Plain, sort_keys=False, width=100)}"
-    new = not sizes.secrets.exists()
+    new = not os.path.lexists(sizes.secrets)
     try:
-        _write(out, text)
-        if new:
-            write_private(sizes.secrets, new_secrets(name))
+        _write(out, text, sizes.secrets, new_secrets(name) if new else {}, force)
+    except FileExistsError as error:  # made by another at this moment
+        raise _there_already(out) from error
     except OSError as error:
         raise ClusterError(
             f"--out is {str(out)!r}, which cannot be written ({error.strerror}); name another"
         ) from error
     made = "token and authority, made now: keep them private" if new else "token and authority, as they were"
     return [(out, f"the manifest of {sizes.workers} workers and the learner"), (sizes.secrets, made)]
+
+
+def _check(kind: str, name: str, hosts: Sequence[str], user: str | None) -> None:
+    if kind not in KINDS:
+        raise ClusterError(f"--kind is {kind!r}; choose {' or '.join(KINDS)}")
+    check_kubernetes_name(name)
+    if kind == "kuberay" and hosts:
+        raise ClusterError("--hosts goes with --kind ray alone; Kubernetes finds machines by itself")
+    if kind == "kuberay" and user is not None:
+        raise ClusterError("--user goes with --kind ray alone; Kubernetes needs no SSH")
+    check_hosts(hosts)
+    check_user(user)
+
+
+def _check_out(out: Path, force: bool) -> None:
+    """Whether the manifest may be written there, and its secrets beside it."""
+    if not out.name or os.path.isdir(out):
+        raise ClusterError(f"--out is {str(out)!r}, which is a folder; give the name of a file")
+    if not force and os.path.lexists(out):
+        raise _there_already(out)
+    secrets = _secrets_of(out)
+    missing = [name for name in SECRETS if not os.path.isfile(secrets / name)]
+    if os.path.lexists(secrets) and missing:
+        raise ClusterError(
+            f"{secrets} is there, but has no {' and no '.join(missing)}, so it holds no cluster's secrets; "
+            "remove it, or name another file with --out"
+        )
+
+
+def _there_already(out: Path) -> ClusterError:
+    return ClusterError(
+        f"--out is {str(out)!r}, which is there already; name another file, or overwrite it with --force"
+    )
+
+
+def _secrets_of(out: Path) -> Path:
+    return out.absolute().with_name(f"{out.name}.secrets")
 
 
 def _sizes(job: Job, name: str, out: Path, hosts: tuple[str, ...], user: str | None, images: str) -> Sizes:
@@ -124,7 +167,7 @@ def _sizes(job: Job, name: str, out: Path, hosts: tuple[str, ...], user: str | N
         learner_gib=_gib(plan["learner"]["memory_bytes"]),
         shared_gib=_gib(plan["shared_bytes"]),
         command=_command(job),
-        secrets=out.absolute().with_name(f"{out.name}.secrets"),
+        secrets=_secrets_of(out),
         images=images,
         hosts=hosts,
         user=user,
@@ -144,7 +187,20 @@ def _gib(size: float) -> int:
     return int(-(-size // GIB))
 
 
-def _write(path: Path, text: str) -> None:
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(path)
+def _write(out: Path, text: str, secrets: Path, files: Mapping[str, str], force: bool) -> None:
+    """Manifest, and secrets that are new; or neither. FileExistsError if `out` is there, without `force`."""
+    beside = out.with_name(f".{out.name}.{os.getpid()}")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        if files:
+            write_private(secrets, files)
+        if not force:
+            out.touch(exist_ok=False)
+        beside.replace(out)
+    except OSError:
+        if files:
+            shutil.rmtree(secrets, ignore_errors=True)
+        raise
+    finally:
+        with contextlib.suppress(OSError):
+            beside.unlink(missing_ok=True)

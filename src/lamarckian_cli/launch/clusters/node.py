@@ -92,8 +92,14 @@ def start(
     was started is ended again where it does not come up within `timeout_s`.
     """
     place = Path(os.path.expanduser(folder))
-    place.parents[1].mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_private(place, files)
+    try:
+        place.parents[1].mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_private(place, files)
+    except OSError as error:
+        raise ClusterError(
+            f"{error.filename or place} cannot be written there ({error.strerror}); there, HOME must be a "
+            "folder that you can write to"
+        ) from error
     # Short, for the names of sockets below it have little room.
     temporary = tempfile.mkdtemp(prefix="lamarck-", dir="/tmp" if Path("/tmp").is_dir() else None)
     command = _command(temporary, address, head_address, port, cores)

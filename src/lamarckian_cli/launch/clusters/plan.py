@@ -33,7 +33,9 @@ ACTOR_BYTES = 115_000_000  # resident size of an actor without images
 LEARNER_BYTES = 600_000_000  # of the learner's process without network and batches: torch
 VERSIONS_SHARED = 2  # of the weights, in a machine's shared memory
 UNROLL_ROWS = 3  # per match, in an actor's buffer
+MOST_BYTES = 1 << 60  # that one process may need
 OPTIMIZER_VECTORS = 4  # weights, gradient, Adam's two
+MOST_ACTORS, MOST_MACHINES = 1_000_000, 100_000  # far beyond every cluster; each is placed, which takes time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,15 +94,28 @@ def machines_of(job: Job) -> list[Machine]:
     cluster = job.cluster
     actors = cluster.actors if cluster.actors is not None else cluster.cores
     if cluster.kind != "auto" and cluster.actors is not None:
+        _check_size("cluster.actors", cluster.actors)
         return [_machine("0", cluster.actors + 1, gpus=0)]
     if actors is None:
         raise ClusterError(
             "cluster.cores is null, so this cluster has no size; name one, such as cluster=6000cores, or "
             "give cluster.cores=N"
         )
+    _check_size("cluster.actors" if cluster.actors is not None else "cluster.cores", actors)
+    _check_size("cluster.cores", cluster.cores or 0)
     workers = ceil(max(actors, cluster.cores or 0) / cluster.cores_per_machine)
+    if workers > MOST_MACHINES:
+        raise ClusterError(
+            f"cluster.cores_per_machine is {cluster.cores_per_machine}, which makes {workers:,} machines; a "
+            f"plan is made for at most {MOST_MACHINES:,}, so give more cores a machine, or fewer actors"
+        )
     learner = _machine("0", 0, gpus=cluster.learner_gpus)
     return [learner, *(_machine(str(i), cluster.cores_per_machine) for i in range(1, workers + 1))]
+
+
+def _check_size(key: str, value: int) -> None:
+    if value > MOST_ACTORS:
+        raise ClusterError(f"{key} is {value:,}; a plan is made for at most {MOST_ACTORS:,}, so give fewer")
 
 
 # ---------------------------------------------------------------------- the parts of the document
@@ -119,6 +134,11 @@ def _machines(job: Job, cast: Cast, placement: Placement, weights_bytes: int) ->
     learner_bytes = (
         LEARNER_BYTES + weights_bytes * OPTIMIZER_VECTORS + job.algo.batch_size * observed * batches
     )
+    if max(actor_bytes, learner_bytes) > MOST_BYTES:
+        raise ClusterError(
+            f"cluster.matches is {job.cluster.matches}, cluster.queue_batches is "
+            f"{job.cluster.queue_batches}: a process would need more than an exbibyte of memory; give fewer"
+        )
     own = next((n for m, n in placement.actors if m.node_id == placement.learner.node_id), 0)
     groups: dict[int, int] = {}  # actors on a machine -> machines
     for machine, count in placement.actors:

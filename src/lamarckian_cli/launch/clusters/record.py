@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,13 +75,20 @@ class Access:
     environment: dict[str, str]  # to be set before Ray is imported
 
 
+class NoHome(ClusterError):
+    """There is no home folder, where clusters are written down."""
+
+
 def find_access(address: str = "auto") -> Access | None:
     """How to join the cluster that `cluster.address` means; None where none of ours is meant.
 
     `auto` means the one that is up, a name the one of that name, HOST:PORT the one there. A
     ClusterError where several are up, or the one that is meant is gone or not yet there.
     """
-    records = list(read_records())
+    try:
+        records = list(read_records())
+    except NoHome:  # where `up` cannot have been either, so a cluster of somebody else's is meant
+        records = []
     if address != "auto":
         meant = [record for record in records if address in (record.name, record.address)]
         if not meant and ":" not in address:
@@ -117,9 +126,20 @@ def check_alive(record: Record) -> None:
 
 
 def read_records() -> Iterator[Record]:
-    """Every cluster that has a folder, by name."""
-    for path in sorted(clusters_folder().glob(f"*/{FILE}")):
-        yield read_record(path.parent.name)
+    """Every cluster that has a folder, by name. A ClusterError where they cannot be looked at."""
+    folder = clusters_folder()
+    try:
+        names = sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise ClusterError(
+            f"{folder} cannot be read ({error.strerror}); it says which clusters are up: make it a folder "
+            f"that you can read, or set HOME, which is {str(folder.parent.parent)!r}, to another folder"
+        ) from error
+    for name in names:
+        if os.path.exists(folder / name / FILE):
+            yield read_record(name)
 
 
 def read_record(name: str) -> Record:
@@ -143,7 +163,23 @@ def read_record(name: str) -> Record:
 def write_record(record: Record) -> None:
     """Put it into its folder, all at once."""
     tree: dict[str, Any] = dataclasses.asdict(record)
-    write_private(cluster_folder(record.name), {FILE: json.dumps(tree, indent=1) + "\n"})
+    with writing():
+        write_private(cluster_folder(record.name), {FILE: json.dumps(tree, indent=1) + "\n"})
+
+
+@contextmanager
+def writing() -> Iterator[None]:
+    """A ClusterError where what is written within it, below the home folder, cannot be."""
+    try:
+        yield
+    except FileExistsError:
+        raise  # which says that somebody else did
+    except OSError as error:
+        home = clusters_folder().parent.parent
+        raise ClusterError(
+            f"{error.filename or clusters_folder()} cannot be written ({error.strerror}); set HOME, which is "
+            f"{str(home)!r}, to a folder that you can write to"
+        ) from error
 
 
 def check_name(name: str) -> None:
@@ -156,7 +192,19 @@ def check_name(name: str) -> None:
 
 
 def clusters_folder() -> Path:
-    return Path.home() / ".lamarck" / "clusters"
+    """Below the home folder. NoHome where there is none."""
+    given = os.environ.get("HOME")
+    shown = "not set" if given is None else repr(given)
+    try:
+        home = Path.home()
+        usable = given != "" and home.is_absolute() and home.is_dir()
+    except (RuntimeError, OSError):
+        usable = False
+    if not usable:
+        raise NoHome(
+            f"HOME is {shown}, and no folder that is there; set it to the whole path of a folder of yours"
+        )
+    return home / ".lamarck" / "clusters"
 
 
 def cluster_folder(name: str) -> Path:

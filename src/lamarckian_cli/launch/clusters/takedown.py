@@ -21,6 +21,7 @@ def down(name: str, hosts: Sequence[str], say: Callable[[str], None]) -> list[st
 
     Machines that cannot be reached stay in the record, and a ClusterError names them.
     """
+    records.check_name(name)
     record = records.read_record(name)
     strangers = sorted(set(hosts) - {node.host for node in record.nodes if node.host})
     if strangers:
@@ -50,8 +51,10 @@ def down(name: str, hosts: Sequence[str], say: Callable[[str], None]) -> list[st
 
 def status(name: str | None) -> list[dict[str, Any]]:
     """Each cluster, or the one of this name: `name`, `address`, `state`, and `machines` with a row each."""
-    found = [records.read_record(name)] if name is not None else list(records.read_records())
-    return [_status(record) for record in found]
+    if name is None:
+        return [_status(record) for record in records.read_records()]
+    records.check_name(name)
+    return [_status(records.read_record(name))]
 
 
 def end(record: Record, nodes: Sequence[Node]) -> dict[str, ClusterError]:

@@ -1,0 +1,150 @@
+"""`problem=training`: a candidate is an agent that learns; its results are what it comes to.
+
+The bridge between evolution and reinforcement learning (the paper's Evaluator, section III-D).
+Genomes hold hyperparameters; weights, optimizer and observation statistics are handed down from
+parent to child beside them, in memory (the Lamarckian step), by `TrainingPool`. `evaluate`
+is the same for one batch on its own: nothing is handed down there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from lamarckian_cli.ec.coding import Genomes, count
+from lamarckian_cli.errors import ConfigError, EvaluatorError, require
+from lamarckian_cli.launch.assembly import cast_players
+from lamarckian_cli.launch.job import Job
+from lamarckian_cli.launch.population.inproc import InprocTrainer
+from lamarckian_cli.launch.population.members import Placing, Trained
+from lamarckian_cli.launch.population.search import Range, Search
+from lamarckian_cli.launch.population.trainer import Plan
+from lamarckian_cli.problems.evaluator import Description, Evaluator, Objective, Results
+from lamarckian_cli.records import MDPSpec
+
+WIN, RETURN = "win", "return"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSettings:
+    """Keys of `conf/problem/training.yaml`."""
+
+    search: Mapping[str, Range] = field(default_factory=dict)
+    env_steps: int = 200_000  # that an individual learns from before it is judged
+    matches: int = 50  # that its results are means of
+    apart: bool = False  # played once it has learned; otherwise the newest while it learns
+    objectives: tuple[str, ...] | None = None  # numbers that matches report; None: win, else return
+    members: int | None = None  # individuals that train at once; None: the population
+
+    def __post_init__(self) -> None:
+        for name in ("env_steps", "matches"):
+            value = getattr(self, name)
+            require(value >= 1, f"problem.{name}", value, "it must be at least 1")
+        require(
+            self.members is None or self.members >= 1,
+            "problem.members",
+            self.members,
+            "it must be at least 1, or null for as many as the population",
+        )
+        require(
+            self.objectives is None or len(self.objectives) > 0,
+            "problem.objectives",
+            self.objectives,
+            "name at least one number that matches report, or null for win or return",
+        )
+
+    @property
+    def plan(self) -> Plan:
+        return Plan(env_steps=self.env_steps, matches=self.matches, apart=self.apart)
+
+
+class Training(Evaluator):
+    """Trains agents as `job` says, but for what the genome says."""
+
+    def __init__(self, settings: TrainingSettings, job: Job) -> None:
+        """Raises a ConfigError where the game and the settings do not go together."""
+        self.settings, self.job = settings, job
+        mdp = job.env.make_mdp()
+        try:
+            self.spec = mdp.describe()
+        finally:
+            mdp.close()
+        trained = cast_players(replace(job, members=member_names(1)), self.spec).trained
+        self.seat = next(iter(trained.values()))
+        self.search = Search(settings.search, job.algo, self.seat)
+        self._objectives = _objectives(settings.objectives, self.spec)
+
+    def describe(self) -> Description:
+        return Description(
+            coding=self.search.coding,
+            objectives=tuple(Objective(name=name, sense="max") for name in self._objectives),
+        )
+
+    def initialize(self, n: int, rng: np.random.Generator) -> Genomes:
+        return self.search.sample(n, rng)
+
+    def evaluate(self, genomes: Genomes, seeds: np.ndarray) -> Results:
+        """Train all of them side by side in this process, each from first weights of its own seed."""
+        n = count(genomes)
+        names = member_names(n)
+        trainer = InprocTrainer(replace(self.job, members=names), self.settings.plan)
+        try:
+            for i, name in enumerate(names):
+                trainer.place(name, self.placing(genomes, i, individual=i, parent=None, seed=int(seeds[i])))
+            done: dict[int, Trained] = {}
+            while len(done) < n:
+                done.update({trained.individual: trained for trained in trainer.advance(1.0)})
+        finally:
+            trainer.close()
+        several = [self.results(done[i]) for i in range(n)]
+        return Results(
+            objectives=np.concatenate([r.objectives for r in several]),
+            cost=np.array([done[i].env_steps for i in range(n)], np.float64),
+        )
+
+    def placing(
+        self, genomes: Genomes, index: int, *, individual: int, parent: int | None, seed: int
+    ) -> Placing:
+        """The genome at `index` as an individual that is to be trained."""
+        values = self.search.values(genomes, index)
+        return Placing(
+            individual=individual,
+            algorithm=self.search.algorithm(values),
+            head_weights=self.search.head_weights(values),
+            parent=parent,
+            seed=seed,
+        )
+
+    def results(self, trained: Trained) -> Results:
+        """Objectives of one individual; EvaluatorError where it has none."""
+        if trained.error:
+            raise EvaluatorError(trained.error)
+        missing = [name for name in self._objectives if name not in trained.results]
+        if missing:
+            raise EvaluatorError(
+                f"problem.objectives has {missing[0]}, which {self.spec.name} did not report; its matches "
+                f"report {', '.join(trained.results)}"
+            )
+        return Results(
+            objectives=np.array([[trained.results[name] for name in self._objectives]]),
+            cost=np.array([float(trained.env_steps)]),
+        )
+
+
+def member_names(n: int) -> tuple[str, ...]:
+    """Names of n members."""
+    return tuple(f"member{i}" for i in range(n))
+
+
+def _objectives(asked: Sequence[str] | None, spec: MDPSpec) -> tuple[str, ...]:
+    known = (RETURN, *spec.results)
+    if asked is None:
+        return (WIN,) if WIN in spec.results else (RETURN,)
+    unknown = [name for name in asked if name not in known and not name.startswith(f"{RETURN}_")]
+    if unknown:
+        raise ConfigError(
+            f"problem.objectives has {unknown[0]!r}; matches of {spec.name} report {', '.join(known)}"
+        )
+    return tuple(asked)
