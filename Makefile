@@ -16,6 +16,7 @@ BIN := .venv/bin
 BASE := .venv/.installed-base
 DEV := .venv/.installed-dev
 INPUTS := pyproject.toml constraints.txt scripts/setup.sh
+FOOTBALL := scripts/install_football.sh scripts/football_wheel.py
 
 # Another interpreter, or another build of torch, than the one installed is a reason to install again.
 ifneq ($(TORCH_INDEX),)
@@ -82,6 +83,6 @@ $(BASE): $(INPUTS) $(CHANGED)
 	@touch $@
 
 # The tests' environment holds all that training needs, so one installation serves both.
-$(DEV): $(INPUTS) $(CHANGED)
+$(DEV): $(INPUTS) $(FOOTBALL) $(CHANGED)
 	@scripts/setup.sh dev
 	@touch $(BASE) $@

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Install the football engine (Google Research Football) into a Python environment:
 #
-#   scripts/install_football.sh [PYTHON]      .venv/bin/python by default
-#   scripts/install_football.sh --libraries   only the system libraries that a built engine needs
+#   scripts/install_football.sh [PYTHON]           .venv/bin/python by default
+#   scripts/install_football.sh --check [PYTHON]   says what an administrator must install, installs nothing
+#   scripts/install_football.sh --libraries        only the system libraries that a built engine needs
 #
 #   FOOTBALL_CACHE    where the built engine is kept; ~/.cache/lamarckian/football by default
-#   FOOTBALL_SYSTEM   no: install no system packages, even where it could
+#   FOOTBALL_SYSTEM   no: install no system packages, even where it could; yes by default
 #
 # The engine is compiled once and kept as a wheel, so a second environment takes seconds. An
 # interrupted compilation goes on where it stopped. Exit status: 0 installed, 1 something failed,
@@ -36,7 +37,11 @@ main() {
             need libraries "the engine runs with"
             return
             ;;
-        -*) refuse "$1 is not an option." "Give a Python, or --libraries." ;;
+        --check)
+            if [[ -n ${2:-} ]]; then PYTHON=$2; else cd "$ROOT"; fi
+            FOOTBALL_SYSTEM=no
+            ;;
+        -*) refuse "$1 is not an option." "Give a Python, or --libraries, or --check." ;;
         ?*) PYTHON=$1 ;;
         *) cd "$ROOT" ;;
     esac
@@ -45,9 +50,15 @@ main() {
         say "The football engine $RELEASE is installed."
         return
     fi
-    mkdir -p "$CACHE" || refuse "$CACHE cannot be made." "Name another folder: FOOTBALL_CACHE=/path make football"
     local wheel
     wheel=$CACHE/$(platform)/gfootball-$RELEASE-$TAG.whl
+    if [[ ${1:-} == --check ]]; then
+        [[ -f $wheel ]] || need for_building "the engine is built with"
+        need libraries "the engine runs with"
+        say "The football engine can be installed: make football"
+        return
+    fi
+    mkdir -p "$CACHE" || refuse "$CACHE cannot be made." "Name another folder: FOOTBALL_CACHE=/path make football"
     if [[ -f $wheel ]]; then
         need libraries "the engine runs with"
         say "Installing the football engine that was built before ($wheel)"

@@ -146,21 +146,37 @@ torch_index_changed() {
     [[ -n ${TORCH_INDEX:-} && $(cat "$VENV/torch-index" 2>/dev/null) != "$TORCH_INDEX" ]]
 }
 
-# Some tests make several hosts of namespaces (ip, tc), or reach this machine over SSH. They are
-# skipped where these programs are missing. Nobody's machine gets an SSH server for that; a
-# throw-away one (CI) does.
+# What tests need besides Python packages; those that miss theirs are skipped.
 install_for_tests() {
+    install_for_hosts
+    install_football
+}
+
+# A throw-away machine may be given whatever tests can use; nobody else's is.
+throw_away() {
+    [[ -n ${CI:-} && $EUID == 0 ]] && command -v apt-get >/dev/null
+}
+
+# Some tests make several hosts of namespaces (ip, tc), or reach this machine over SSH.
+install_for_hosts() {
     local missing=()
     command -v ip >/dev/null && command -v tc >/dev/null || missing+=(iproute2)
     command -v sshd >/dev/null || [[ -x /usr/sbin/sshd ]] || missing+=(openssh-server)
     ((${#missing[@]})) || return 0
-    if [[ -n ${CI:-} && $EUID == 0 ]] && command -v apt-get >/dev/null; then
+    if throw_away; then
         say "Installing ${missing[*]} for tests over several hosts"
         { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes \
             --no-install-recommends "${missing[@]}"; } >>"$LOG" 2>&1 || say "That failed ($LOG); they are skipped"
     else
         say "Tests over several hosts are skipped without: sudo apt install ${missing[*]}"
     fi
+}
+
+install_football() {
+    local system=no
+    throw_away && system=yes
+    FOOTBALL_SYSTEM=$system scripts/install_football.sh "$VENV/bin/python" ||
+        say "Without the engine, tests of football are skipped; make football tries again"
 }
 
 announce() {

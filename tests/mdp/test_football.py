@@ -17,7 +17,7 @@ from lamarckian_cli.mdp.check import check_mdp
 from lamarckian_cli.mdp.football import mdp as adapter
 from lamarckian_cli.mdp.football import scenario
 from lamarckian_cli.mdp.football.mdp import Football
-from lamarckian_cli.mdp.football.process import EngineFailure
+from lamarckian_cli.mdp.football.process import EngineFailure, EngineProcess
 from lamarckian_cli.mdp.football.raw import AGENTS
 from lamarckian_cli.mdp.scheduler import Scheduler
 from lamarckian_cli.records import RUNNING, TERMINATED
@@ -244,6 +244,32 @@ def test_a_match_closed_while_its_reply_is_under_way_does_not_leave_it_to_the_ne
     again = play(mdp.reset((0,), 7), lambda *_: RIGHT, 5)
     np.testing.assert_array_equal(expected[0][-1][0], again[0][-1][0])
     assert not mdp._engines[0]._arrived
+
+
+@needs_engine
+def test_orders_of_all_matches_leave_together_for_every_engine(make, monkeypatch):
+    mdp = make(CLOSE, engines=2)
+    matches = [mdp.reset((0,), seed) for seed in range(4)]  # two in each engine
+    pending = [match.controllers[0].act((0,)) for match in matches]
+    sent = []
+    flush = EngineProcess.flush
+
+    def noted(self):
+        if self._requests:
+            sent.append((mdp._engines.index(self), len(self._requests) // 2))
+        flush(self)
+
+    monkeypatch.setattr(EngineProcess, "flush", noted)
+    for acting in pending:
+        acting.send(None)  # asleep until the others have added theirs
+    assert sent == []
+    with pytest.raises(StopIteration):
+        pending[0].send(None)
+    assert sent == [(0, 2), (1, 2)]  # the other engine has begun as well
+    for acting in pending[1:]:
+        with pytest.raises(StopIteration):
+            acting.send(None)
+    assert len(sent) == 2
 
 
 @needs_engine

@@ -159,6 +159,52 @@ def test_an_agent_without_a_player_may_be_idle():
         assert array.dtype == encoding.dtype
 
 
+@pytest.mark.parametrize(
+    ("side", "own", "others"), [(0, 11, 11), (1, 11, 11), (0, 3, 5), (1, 1, 4), (0, 2, 1)]
+)
+def test_floats_are_what_their_description_says(side, own, others):
+    """The definition in `observation.floats`, number by number, on made-up fields."""
+    rng = np.random.default_rng(10 * side + own)
+    raw = np.zeros(RAW_SIZE, np.float32)
+    raw[:9] = rng.uniform(-1, 1, 9)
+    raw[9:16] = 1 - side, 0, 3, 4, 2, 1, 30
+    raw[16 + side], raw[17 - side] = own, others
+    players, agents = raw[PLAYERS].reshape(2, 11, 9), raw[AGENTS].reshape(2, 11, 11)
+    agents[:, :, 0] = -1
+    for team, count in ((side, own), (1 - side, others)):
+        players[team, :count, :5] = rng.uniform(-1, 1, (count, 5))
+        players[team, :count, 5:8] = 1.0, 1.0, 6.0
+    me = own - 1
+    agents[side, 2, :4] = me, 1.0, 0.0, 0.0  # holds left, as the field has it
+    agents[side, 2, 9] = 1.0  # and sprints
+    (row,) = observation.floats(raw, [(side, 2)], 120.0)
+
+    sign = -1.0 if side else 1.0
+    team, enemies = players[side, :own].astype(float), players[1 - side, :others].astype(float)
+    x, y = sign * team[me, 0], sign * team[me, 1]
+    ball = sign * raw[0] - x, sign * raw[1] - y
+    near = min(((sign * e[0] - x, sign * e[1] - y) for e in enemies), key=lambda d: np.hypot(*d))
+    relative = np.zeros((22, 2))
+    for start, group in ((0, team), (11, enemies)):
+        for number, player in enumerate(group):
+            relative[start + number] = sign * player[0] - x, sign * player[1] - y
+    held = np.zeros(10)
+    held[4 if side else 0] = held[8] = 1.0  # seen from the right side it is right
+    role = np.eye(10)[6]
+    tired = np.zeros(22)
+    tired[:own], tired[11 : 11 + others] = team[:, 4], enemies[:, 4]
+    lead = ((2 - 4) if side else (4 - 2)) / 5
+    expected = [x, y, sign * 50 * team[me, 2], sign * 50 * team[me, 3], *ball, np.hypot(*ball)]
+    expected += [1 - x, -y, np.hypot(1 - x, y), team[me, 4], 1.0, *held, *role, 1 - 30 / 120, lead]
+    expected += [*raw[6:9], *near, np.hypot(*near), *relative.ravel(), *tired]
+    np.testing.assert_allclose(row[115:], expected, atol=2e-6)
+
+    simple = observation.simple115(raw, [(side, 2)])[0].astype(float)
+    for first, last in ((22, 22 + 2 * own), (66, 66 + 2 * others), (91, 94)):
+        simple[first:last] *= 50
+    np.testing.assert_allclose(row[:115], simple, rtol=1e-6)
+
+
 def test_the_right_side_sees_the_field_turned():
     raw = situation(held=(5, 9))
     turned = raw.copy()

@@ -194,6 +194,80 @@ def test_a_python_that_is_not_there_is_refused(machine: Machine) -> None:
     assert "./no/python does not run" in done.stderr
 
 
+def test_a_check_names_what_an_administrator_must_install_and_installs_nothing(machine: Machine) -> None:
+    machine.program("apt-get", 'echo "apt-get $*" >>"$SAID"')
+    machine.program("g++", "#!/bin/bash\nexit 0\n")
+    done = machine.install("--check", str(machine.python), MISSING="libegl1 libsdl2-2.0-0")
+    assert done.returncode == 3
+    assert done.stderr.splitlines()[-1].endswith(
+        "apt-get install --yes --no-install-recommends libegl1 libsdl2-2.0-0"
+    )
+    ready = machine.install("--check", str(machine.python))
+    assert (ready.returncode, ready.stdout) == (0, "The football engine can be installed: make football\n")
+    assert machine.said.read_text() == ""
+    assert not machine.cache.exists()
+
+
+def test_a_skipped_test_names_the_administrators_command(machine: Machine, monkeypatch) -> None:
+    monkeypatch.setattr(football, "_why_not", lambda: "the football engine is not here")
+    for name, value in machine.environment(MISSING="libegl1").items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "executable", str(machine.python))
+    monkeypatch.delenv("CI", raising=False)
+    machine.program("apt-get", "#!/bin/bash\nexit 1\n")
+    reason = football.missing.__wrapped__()
+    assert re.search(r"apt-get install \S+ \S+ libegl1 .*&& make football$", reason)
+    machine.program("g++", "#!/bin/bash\nexit 0\n")
+    monkeypatch.delenv("MISSING")
+    assert football.missing.__wrapped__() == "the football engine is not here: make football"
+    if os.geteuid() == 0:  # CI as root may install everything, so nothing is skipped
+        monkeypatch.setenv("CI", "true")
+        assert football.missing.__wrapped__() == ""
+
+
+# --- as a part of make setup-dev ---------------------------------------------------------
+
+# Makes a .venv of itself, has torch, and leaves pip's work undone.
+SETUP_PYTHON = r"""
+    #!/bin/bash
+    case "$*" in
+        "-m venv --clear .venv") mkdir -p .venv/bin && >.venv/pyvenv.cfg && ln -s "$0" .venv/bin/python ;;
+        "-m pip "* | *torch*) exit 0 ;;
+        *) exec "$REAL" "$@" ;;
+    esac
+"""
+
+
+@pytest.mark.parametrize("environment", [{}, {"CI": "true"}], ids=["a person's", "CI"])
+def test_setup_for_tests_installs_the_engine_and_goes_on_without_it(machine, environment) -> None:
+    checkout = machine.folder / "checkout"
+    (checkout / "scripts").mkdir(parents=True)
+    for name in ("setup.sh", "pip_progress.py"):
+        shutil.copy(ROOT / "scripts" / name, checkout / "scripts")
+    installer = machine.program("installer", '#!/bin/bash\necho "$FOOTBALL_SYSTEM $*" >>"$SAID"; exit 3\n')
+    installer.rename(checkout / "scripts" / "install_football.sh")
+    python = machine.program("python3", SETUP_PYTHON)
+    for name in ("ip", "tc", "sshd", "apt-get", "ln", "touch"):
+        real = shutil.which(name)
+        if name in ("ln", "touch"):
+            (machine.bin / name).symlink_to(str(real))
+        else:
+            machine.program(name, "#!/bin/bash\nexit 0\n")
+    done = subprocess.run(
+        ["bash", str(checkout / "scripts" / "setup.sh"), "dev"],
+        env=machine.environment(PYTHON=str(python), **environment),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "tests of football are skipped" in done.stdout
+    system = "yes" if environment and os.geteuid() == 0 else "no"
+    assert machine.said.read_text() == f"{system} .venv/bin/python\n"
+
+
 # --- what it keeps -----------------------------------------------------------------------
 
 

@@ -11,8 +11,6 @@ second to second, so the two alternate: the training is held while the rates are
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
 import statistics
 import threading
 import time
@@ -36,12 +34,18 @@ PARTS = ("step_rate", "forward_rate", "update_rate")
 # The paper's: batch 8192, one pass. 128 matches complete a whole batch at once, so more may wait.
 WORKLOAD = ("tuned=none", "cluster.matches=128", "cluster.queue_batches=3", "run.dir=unused")
 WORKLOADS = {"pong_image": ("cluster.matches=32", "algo.batch_size=4096")}
+# Football's network and passes are the paper's too; its batch is not, so that updates come often.
+FOOTBALL = (
+    *("cluster.matches=8", "algo.batch_size=2048", "algo.reuse=2"),
+    *("model.policy=[512,256,128]", "model.critic=[128,64]"),
+)
 
 
 def measure_sampling(overrides: Sequence[str], *, seconds: float) -> dict[str, Any]:
     """Train as `overrides` say and measure; the document of `lamarck bench sampling --json`."""
     env = next((o.removeprefix("env=") for o in overrides if o.startswith("env=")), "pong")
-    workload = [*WORKLOAD, *WORKLOADS.get(env, ()), *overrides]
+    own = FOOTBALL if env.partition("/")[0] == "gfootball" else WORKLOADS.get(env, ())
+    workload = [*WORKLOAD, *own, *overrides]
     job = replace(job_of(workload), budget=Budget(env_steps=None, seconds=WARM_UP_S + seconds))
     this = machine()
     rates = RatesOnEveryCore(workload, this["cores"])
@@ -55,6 +59,8 @@ def measure_sampling(overrides: Sequence[str], *, seconds: float) -> dict[str, A
         "env_steps_per_s": trained["env_steps_per_s"],
         "limit": limit,
         "of_limit": trained["env_steps_per_s"] / limit,
+        # of what stepping alone would reach on all cores
+        "of_stepping": trained["env_steps_per_s"] / (this["cores"] * parts["step_rate"]),
         **parts,
         **trained,
         "cores": this["cores"],
@@ -97,15 +103,15 @@ def _alternate(job: Job, rates: RatesOnEveryCore, seconds: float) -> tuple[dict[
 @contextlib.contextmanager
 def _held(training: DistributedTraining) -> Iterator[None]:
     """The training's processes take no processor time meanwhile."""
-    pids = list(training.pids().values())
+    held = [process for pid in training.pids().values() for process in _family(pid)]
     try:
-        for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
+        for process in held:
+            process.suspend()
         yield
     finally:
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
+        for process in held:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.resume()
 
 
 class _Watch:
@@ -120,14 +126,14 @@ class _Watch:
         self._last: dict[str, Any] = {}
 
     def look_for(self, seconds: float) -> None:
-        processes = {name: psutil.Process(pid) for name, pid in self._training.pids().items()}
+        families = {name: _family(pid) for name, pid in self._training.pids().items()}
         first, began = self._training.progress()["counters"], time.perf_counter()
-        cpu_before = {name: _cpu_s(process) for name, process in processes.items()}
+        cpu_before = {name: _cpu_s(family) for name, family in families.items()}
         time.sleep(seconds)
         last, elapsed = self._training.progress()["counters"], time.perf_counter() - began
-        for name, process in processes.items():
-            self._cpu_s[name] = self._cpu_s.get(name, 0.0) + _cpu_s(process) - cpu_before[name]
-            self._memory[name] = process.memory_info().rss
+        for name, family in families.items():
+            self._cpu_s[name] = self._cpu_s.get(name, 0.0) + _cpu_s(family) - cpu_before[name]
+            self._memory[name] = sum(process.memory_info().rss for process in family)
         for name in self._counts:
             self._counts[name] += last[name] - first[name]
         self._seconds += elapsed
@@ -147,6 +153,12 @@ class _Watch:
         }
 
 
-def _cpu_s(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return float(times.user + times.system)
+def _family(pid: int) -> list[psutil.Process]:
+    """A process and those that it started, such as engines of games."""
+    process = psutil.Process(pid)
+    return [process, *process.children(recursive=True)]
+
+
+def _cpu_s(family: list[psutil.Process]) -> float:
+    times = [process.cpu_times() for process in family]
+    return sum(float(t.user + t.system) for t in times)

@@ -83,18 +83,13 @@ class Game:
         less goals received by the left side, steps of a whole match, whether there is off
         side, then each driven agent's checkpoint reward, then the 460 of `raw.py`.
         """
-        scored, collected = 0.0, [0.0] * len(self._driven)
-        for _ in range(self.frames_per_step):
-            self._perform(actions)
-            self.env.step()
-            self._look()
-            while not self._numbers[14]:
-                self.env.step()
-                self._look()
-            scored += self._advance(collected)
-            if self._outcome != RUNNING:
-                break
-        return self._reply(scored, collected)
+        collected = [0.0] * len(self._driven)
+        return self._reply(self._play(actions, collected), collected)
+
+    def advance(self, actions: bytes) -> bool:
+        """`step` for measuring: whether the match is over, and nothing of what there is to see."""
+        self._play(actions, [0.0] * len(self._driven))
+        return self._outcome != RUNNING
 
     def save(self) -> bytes:
         """The whole match as it is now."""
@@ -111,6 +106,21 @@ class Game:
         return self._reply(0.0, [0.0] * len(self._driven))
 
     # -------------------------------------------------------------- parts
+
+    def _play(self, actions: bytes, collected: list[float]) -> float:
+        """Play `frames_per_step` frames, or to the end; the change of the lead."""
+        scored = 0.0
+        for _ in range(self.frames_per_step):
+            self._perform(actions)
+            self.env.step()
+            self._look()
+            while not self._numbers[14]:
+                self.env.step()
+                self._look()
+            scored += self._advance(collected)
+            if self._outcome != RUNNING:
+                break
+        return scored
 
     def _look(self) -> None:
         self._bytes = self.env.observe()

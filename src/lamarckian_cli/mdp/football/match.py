@@ -10,6 +10,7 @@ import numpy as np
 
 from lamarckian_cli.errors import ConfigError, MDPError
 from lamarckian_cli.mdp.football.actions import NAMES, legal
+from lamarckian_cli.mdp.football.captions import caption
 from lamarckian_cli.mdp.football.engine import TERMINATED as ENDED
 from lamarckian_cli.mdp.football.engine import TRUNCATED as CUT
 from lamarckian_cli.mdp.football.host import FRAME, FRAME_HEIGHT, FRAME_WIDTH, LOAD, RESET, SAVE, STEP
@@ -34,7 +35,7 @@ class FootballMatch:
         self._engine, self._index, self._slot = engine, index, slot
         self._ticket: int | None = None  # of the reply that is under way
         self._closed = False
-        self.agents, agents, self.driven = _agents(mdp, seats)
+        self.agents, agents, self.driven = agents_of(mdp, seats)
         self.goals = [0, 0]
         self.moved = Signal()
         self.orders = bytearray(len(seats))
@@ -56,10 +57,15 @@ class FootballMatch:
             self.mdp.give_back(self._engine, self._index, self._slot)
 
     def frame(self) -> np.ndarray:
-        """The pitch and the players, `[360, 640, 3]` uint8. Raises ConfigError unless made with `render`."""
+        """The pitch, the players, the score and the actions, `[360, 640, 3]` uint8.
+
+        Raises ConfigError unless made with `render`.
+        """
         if not self.mdp.render:
             raise ConfigError(f"{self.mdp.id} draws no picture; set env.render=true")
-        return np.frombuffer(self._ask(FRAME, b""), np.uint8).reshape(FRAME_HEIGHT, FRAME_WIDTH, 3)
+        picture = np.frombuffer(self._ask(FRAME, b""), np.uint8).reshape(FRAME_HEIGHT, FRAME_WIDTH, 3)
+        orders = self.orders if self.steps else b""
+        return caption(picture, self.raw, self.driven, orders, self.duration)
 
     def text(self) -> str:
         """The pitch from above as lines of text, with the score."""
@@ -80,11 +86,12 @@ class FootballMatch:
     async def advance(self) -> None:
         """Move the world by one step, on everyone's orders.
 
-        Sleeping for no time lets every other match send its orders, before this one waits.
+        Sleeping for no time lets every other match add its orders, before this one waits.
         """
         self._ticket = self._engine.send(STEP, self._slot, bytes(self.orders))
         if isinstance(self._engine, EngineProcess):
             await sleep(0.0)
+            self.mdp.flush()
         reply = self._engine.receive(self._ticket)
         self._ticket = None
         self.steps += 1
@@ -98,7 +105,9 @@ class FootballMatch:
             raise MDPError(f"seat {seat} of {self.mdp.id} acted after the end of the match; reset a new one")
 
     def _ask(self, what: int, payload: bytes) -> bytes:
-        return self._engine.receive(self._engine.send(what, self._slot, payload))
+        ticket = self._engine.send(what, self._slot, payload)
+        self.mdp.flush()
+        return self._engine.receive(ticket)
 
     def _take(self, reply: bytes) -> None:
         """Take over the engine's reply (`Game.step`)."""
@@ -108,6 +117,7 @@ class FootballMatch:
         raw = self.raw = numbers[count:]
         self.outcome = TERMINATED if outcome == ENDED else TRUNCATED if outcome == CUT else RUNNING
         self.goals = [int(raw[12]), int(raw[13])]
+        self.duration = int(duration)  # steps of the engine that a whole match has
         inputs = self.mdp.encoding.encode(raw, self.driven, duration)
         masks = legal(raw, self.driven, offsides=bool(offsides)) if self.mdp.mask else None
         order, heads = self.agents, self.mdp.rewards
@@ -174,7 +184,7 @@ class FootballController:
         }
 
 
-def _agents(
+def agents_of(
     mdp: Football, seats: tuple[int, ...]
 ) -> tuple[list[int], tuple[int, int], list[tuple[int, int]]]:
     """Row of each of `seats` among the driven; the engine's agents on each side; the driven ones.

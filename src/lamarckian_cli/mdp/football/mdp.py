@@ -8,9 +8,11 @@ see in `observation.py`, what they may do in `actions.py`, where the engine runs
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from lamarckian_cli.errors import MDPError, MissingPackage, require
 from lamarckian_cli.mdp.football.actions import NAMES
+from lamarckian_cli.mdp.football.engine import Game
 from lamarckian_cli.mdp.football.match import FootballMatch
 from lamarckian_cli.mdp.football.observation import ENCODINGS
 from lamarckian_cli.mdp.football.process import Engine, EngineProcess, LocalEngine
@@ -132,6 +134,16 @@ class Football:
                 engine.close()
         self._engines = [None] * len(self._engines)
 
+    def new_game(self) -> Game:
+        """An engine in this process, to be stepped by itself. Raises MissingPackage."""
+        return Game(**self._settings())
+
+    def flush(self) -> None:
+        """Hand every engine what it was asked, so that none waits while another is waited for."""
+        for engine in self._engines:
+            if engine is not None:
+                engine.flush()
+
     def give_back(self, engine: Engine, index: int, slot: int) -> None:
         """Take over the slot of a closed match; those of an engine that is gone went with it."""
         if self._engines[index] is engine:
@@ -142,11 +154,7 @@ class Football:
         """Engine number `index`, started anew where it is gone."""
         engine = self._engines[index]
         if engine is None or engine.dead:
-            settings = {
-                "scenario": self.id,
-                "frames_per_step": self.frames_per_step,
-                "opponent": self.opponent,
-            }
+            settings = self._settings()
             self._free[index], self._used[index], self._slots[index] = [], 0, 0
             if self._isolated:
                 engine = EngineProcess(settings, timeout_s=self._timeout_s)
@@ -154,6 +162,9 @@ class Football:
                 engine = LocalEngine(settings)
             self._engines[index] = engine
         return engine
+
+    def _settings(self) -> dict[str, Any]:
+        return {"scenario": self.id, "frames_per_step": self.frames_per_step, "opponent": self.opponent}
 
     def _seat(self, index: int) -> SeatSpec:
         side = self.sides[index]

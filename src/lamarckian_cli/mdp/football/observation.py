@@ -7,6 +7,8 @@ gfootball's own `simple115v2` and `extracted`.
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -22,8 +24,7 @@ ROLES = 10
 MINIMAP_WIDTH, MINIMAP_HEIGHT = 96, 72
 TOP = -1.0 / 2.25  # of the minimap; x spans -1 to 1
 
-_ABSENT = np.zeros(115, np.float32)
-_ABSENT[:88] = -1.0
+UNUSED = 19  # a number that is always 0
 _MIRROR = np.array([5, 6, 7, 8, 1, 2, 3, 4, 9, 10])  # an agent's flags as seen from the right side
 
 
@@ -42,17 +43,10 @@ def simple115(raw: np.ndarray, seats: Seats, duration: float = 0.0) -> np.ndarra
     those who do not exist. 88-90 the ball, 91-93 its movement, 94-96 who has it (nobody, own
     side, other side), 97-107 the agent's own player, 108-114 the mode of the game.
     """
-    bases: list[np.ndarray | None] = [None, None]
     out = np.empty((len(seats), 115), np.float32)
-    agents = raw[AGENTS].reshape(2, 11, 11)
     for row, (side, number) in zip(out, seats, strict=True):
-        base = bases[side]
-        if base is None:
-            base = bases[side] = _base115(raw, side)
-        row[:] = base
-        player = int(agents[side, number, 0])
-        if player >= 0:
-            row[97 + player] = 1.0
+        _gather(row, raw, _simple_plan(side, int(raw[16 + side]), int(raw[17 - side])))
+        _mark(row, raw, side, int(raw[218 + 121 * side + 11 * number]))
     return out
 
 
@@ -66,24 +60,19 @@ def floats(raw: np.ndarray, seats: Seats, duration: float) -> np.ndarray:
     distance; 155-198 all 22 players relative to it (0 for those who do not exist);
     199-220 tiredness of all 22.
     """
-    out = np.zeros((len(seats), 221), np.float32)
-    out[:, :115] = simple115(raw, seats)
-    all_players, agents = raw[PLAYERS].reshape(2, 11, 9), raw[AGENTS].reshape(2, 11, 11)
+    out = np.empty((len(seats), 221), np.float32)
+    left = 1.0 - float(raw[15]) / duration
     for row, (side, number) in zip(out, seats, strict=True):
-        sign = np.float32(-1.0 if side else 1.0)
-        own, other = all_players[side], all_players[1 - side]
-        counts = int(raw[16 + side]), int(raw[17 - side])
-        row[22 : 22 + 2 * counts[0]] *= SPEED
-        row[66 : 66 + 2 * counts[1]] *= SPEED
-        row[91:94] *= SPEED
-        agent = agents[side, number]
-        row[127:137] = agent[_MIRROR] if side else agent[1:]
-        row[147] = 1.0 - raw[15] / duration
-        row[148] = min(max(sign * (raw[12] - raw[13]) / 5.0, -1.0), 1.0)
-        row[149:152] = raw[6:9]
-        row[199:210], row[210:221] = own[:, 4], other[:, 4]
-        if agent[0] >= 0:
-            _own_player(row, raw, own, other, int(agent[0]), sign, counts)
+        plan = _rich_plan(side, number, int(raw[16 + side]), int(raw[17 - side]))
+        _gather(row, raw, plan)
+        player = int(raw[218 + 121 * side + 11 * number])
+        _mark(row, raw, side, player)
+        lead = float(raw[12 + side] - raw[13 - side])
+        row[147], row[148] = left, min(max(lead / 5.0, -1.0), 1.0)
+        if player >= 0:
+            _own_player(row, raw[20 + 99 * side + 9 * player :][:9].tolist(), side, plan)
+        else:
+            row[155:199] = 0.0
     return out
 
 
@@ -120,53 +109,94 @@ ENCODINGS = {
 # ------------------------------------------------------------------ parts
 
 
-def _base115(raw: np.ndarray, side: int) -> np.ndarray:
-    """simple115 as all agents of `side` see it: no player is the own one."""
-    sign = np.float32(-1.0 if side else 1.0)
-    players = raw[PLAYERS].reshape(2, 11, 9)
-    base = _ABSENT.copy()
-    for start, team in ((0, side), (44, 1 - side)):
-        count = int(raw[16 + team])
-        moved = sign * players[team, :count, :4]
-        base[start : start + 2 * count].reshape(count, 2)[:] = moved[:, :2]
-        base[start + 22 : start + 22 + 2 * count].reshape(count, 2)[:] = moved[:, 2:]
-    base[88:94] = raw[:6]
-    if side:
-        base[[88, 89, 91, 92]] *= sign
+class _Plan(NamedTuple):
+    """A row is `raw[places] * scale + offset`, but for what depends on values."""
+
+    places: np.ndarray
+    scale: np.ndarray
+    offset: np.ndarray
+    there: np.ndarray  # float32 [22, 1]: 1 for players who exist, own side first
+    others: int  # players of the other side
+
+
+@functools.lru_cache(maxsize=256)
+def _simple_plan(side: int, own: int, others: int) -> _Plan:
+    """simple115 for a side of `own` players against `others`, without its one-hot parts."""
+    sign = -1.0 if side else 1.0
+    places = np.full(115, UNUSED)
+    scale, offset = np.zeros(115, np.float32), np.zeros(115, np.float32)
+    for start, team, count in ((0, side, own), (44, 1 - side, others)):
+        for part in (0, 1):  # positions, movements
+            players = slice(start + 22 * part, start + 22 * part + 2 * count)
+            places[players] = [
+                20 + 99 * team + 9 * player + 2 * part + axis for player in range(count) for axis in (0, 1)
+            ]
+            scale[players] = sign
+            offset[players.stop : start + 22 * part + 22] = -1.0
+    places[88:94] = range(6)
+    scale[88:94] = sign, sign, 1.0, sign, sign, 1.0
+    there = np.zeros((22, 1), np.float32)
+    there[:own] = there[11 : 11 + others] = 1.0
+    return _Plan(places, scale, offset, there, others)
+
+
+@functools.lru_cache(maxsize=256)
+def _rich_plan(side: int, number: int, own: int, others: int) -> _Plan:
+    """`floats` of an agent, with positions of all where those relative to its player go."""
+    simple = _simple_plan(side, own, others)
+    places = np.full(221, UNUSED)
+    scale, offset = np.zeros(221, np.float32), np.zeros(221, np.float32)
+    places[:115], scale[:115], offset[:115] = simple.places, simple.scale, simple.offset
+    for first, last in ((22, 22 + 2 * own), (66, 66 + 2 * others), (91, 94)):
+        scale[first:last] *= SPEED
+    places[127:137] = 218 + 121 * side + 11 * number + (_MIRROR if side else np.arange(1, 11))
+    places[149:152] = 6, 7, 8
+    scale[127:137] = scale[149:152] = 1.0
+    for place, team in enumerate((side, 1 - side)):
+        players = 20 + 99 * team + 9 * np.arange(11)
+        places[155 + 22 * place : 177 + 22 * place] = (players[:, None] + (0, 1)).ravel()
+        places[199 + 11 * place : 210 + 11 * place] = players + 4
+    scale[155:199] = np.repeat((-1.0 if side else 1.0) * simple.there, 2)
+    scale[199:221] = simple.there[:, 0]
+    return _Plan(places, scale, offset, simple.there, others)
+
+
+def _gather(row: np.ndarray, raw: np.ndarray, plan: _Plan) -> None:
+    raw.take(plan.places, out=row, mode="clip")  # which, unlike "raise", needs no copy
+    row *= plan.scale
+    row += plan.offset
+
+
+def _mark(row: np.ndarray, raw: np.ndarray, side: int, player: int) -> None:
+    """The one-hot parts of simple115: who has the ball, the own player, the mode of the game."""
     owner = int(raw[9])
-    base[94 if owner < 0 else 95 if owner == side else 96] = 1.0
-    base[108 + int(raw[11])] = 1.0
-    return base
+    row[94 if owner < 0 else 95 if owner == side else 96] = 1.0
+    if player >= 0:
+        row[97 + player] = 1.0
+    row[108 + int(raw[11])] = 1.0
 
 
-def _own_player(
-    row: np.ndarray,
-    raw: np.ndarray,
-    own: np.ndarray,
-    other: np.ndarray,
-    player: int,
-    sign: np.float32,
-    counts: tuple[int, int],
-) -> None:
-    """What `floats` says of the agent's own player and of everything relative to it."""
-    mine = own[player]
+def _own_player(row: np.ndarray, mine: list[float], side: int, plan: _Plan) -> None:
+    """What `floats` says of the agent's own player, whose nine numbers are `mine`, and relative to it."""
+    sign = -1.0 if side else 1.0
     x, y = sign * mine[0], sign * mine[1]
-    row[115], row[116] = x, y
-    row[117:119] = sign * SPEED * mine[2:4]
-    ball_x, ball_y = row[88] - x, row[89] - y
-    row[119], row[120], row[121] = ball_x, ball_y, np.hypot(ball_x, ball_y)
-    row[122], row[123], row[124] = 1.0 - x, -y, np.hypot(1.0 - x, y)
-    row[125], row[126] = mine[4], mine[6]
+    ball_x, ball_y = float(row[88]) - x, float(row[89]) - y
+    row[115:127] = (
+        *(x, y, sign * SPEED * mine[2], sign * SPEED * mine[3]),
+        *(ball_x, ball_y, math.hypot(ball_x, ball_y)),
+        *(1.0 - x, -y, math.hypot(1.0 - x, y)),
+        *(mine[4], mine[6]),
+    )
     role = int(mine[7])
     if 0 <= role < ROLES:
         row[137 + role] = 1.0
-    for start, team, count in ((155, own, counts[0]), (177, other, counts[1])):
-        row[start : start + 2 * count].reshape(count, 2)[:] = sign * (team[:count, :2] - mine[:2])
-    if counts[1]:
-        away = row[177 : 177 + 2 * counts[1]].reshape(-1, 2)
-        distances = np.hypot(away[:, 0], away[:, 1])
+    relative = row[155:199].reshape(22, 2)
+    relative -= plan.there * np.array((x, y), np.float32)
+    if plan.others:
+        away = relative[11 : 11 + plan.others]
+        distances = (away * away).sum(axis=1)
         nearest = int(distances.argmin())
-        row[152:154], row[154] = away[nearest], distances[nearest]
+        row[152:154], row[154] = away[nearest], math.sqrt(distances[nearest])
 
 
 def _cells(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -9,8 +9,8 @@ it does not run in the actor's. One child serves many matches, each in an engine
   while the other has work to do; a forward pass takes a few percent of the engine's time.
   Where there are fewer actors than cores, `engines` has them step in parallel.
 - An exchange over the socket costs 20 to 50 us of both processes; a step of the engine 1.5
-  ms (an exercise) to 6 ms (eleven a side). With several requests under way most of them
-  switch no process, and shared memory would save only the copy of 2 kB.
+  ms (an exercise) to 6 ms (eleven a side). So the requests of all matches go in one message
+  and their replies come in one; shared memory would save only the copy of 2 kB.
 - Replies are waited for in the order in which they were asked for, with the scheduler's
   virtual clock standing still, so batches do not depend on who was faster: a seed gives the
   same numbers.
@@ -50,7 +50,10 @@ class Engine(Protocol):
     dead: bool
 
     def send(self, what: int, slot: int, payload: bytes) -> int:
-        """Ask; the ticket of the reply. Raises EngineFailure."""
+        """Ask, at the next flush; the ticket of the reply. Raises EngineFailure."""
+
+    def flush(self) -> None:
+        """Hand over what was asked. Never raises: a failure is dead, and `receive` tells why."""
 
     def receive(self, ticket: int) -> bytes:
         """The reply. Raises EngineFailure, and ConfigError for what the scenario cannot be asked for."""
@@ -76,6 +79,9 @@ class LocalEngine:
         self._sent += 1
         self._replies[self._sent] = self._host.handle(what, slot, payload)
         return self._sent
+
+    def flush(self) -> None:
+        """All was answered when it was sent."""
 
     def receive(self, ticket: int) -> bytes:
         return _checked(*self._replies.pop(ticket))
@@ -112,16 +118,28 @@ class EngineProcess:
         self._socket = ours
         self._reader = ours.makefile("rb", buffering=1 << 16)
         text = json.dumps(dict(settings)).encode()
-        self._write(len(text).to_bytes(4, "little") + text)
+        self._requests = [len(text).to_bytes(4, "little"), text]  # that are to be sent
 
     def send(self, what: int, slot: int, payload: bytes) -> int:
         if self.dead:
             raise EngineFailure(self._why)
-        self._write(REQUEST.pack(len(payload) + 3, what, slot) + payload)
+        self._requests += REQUEST.pack(len(payload) + 3, what, slot), payload
         self._sent += 1
         return self._sent
 
+    def flush(self) -> None:
+        requests, self._requests = self._requests, []
+        if not requests or self.dead:
+            return
+        try:
+            self._socket.sendall(b"".join(requests))
+        except TimeoutError:
+            self._fail(f"took no request for {self._timeout_s:g} s (env.timeout_s)")
+        except OSError:
+            self._fail("ended")
+
     def receive(self, ticket: int) -> bytes:
+        self.flush()
         while ticket not in self._arrived:
             if self.dead:
                 raise EngineFailure(self._why)
@@ -152,20 +170,13 @@ class EngineProcess:
                     return
         except TimeoutError:
             self._fail(f"did not answer for {self._timeout_s:g} s (env.timeout_s)")
+            return
         except OSError:  # reset by it
             pass
         self._fail("ended")
 
-    def _write(self, data: bytes) -> None:
-        try:
-            self._socket.sendall(data)
-        except TimeoutError:
-            self._fail(f"took no request for {self._timeout_s:g} s (env.timeout_s)")
-        except OSError:
-            self._fail("ended")
-
     def _fail(self, what: str) -> None:
-        """Raise an EngineFailure that says how it ended and what it printed last."""
+        """Be dead, and know why: how it ended and what it printed last."""
         status = ""
         if what == "ended":
             try:
@@ -177,7 +188,6 @@ class EngineProcess:
         printed = " ".join(self._printed.read().decode(errors="replace").split())[-NOTE_LIMIT:]
         note = f"; it printed: {printed}" if printed else ""
         self._end(f"the football engine's process {self.process.pid} {what}{status}{note}")
-        raise EngineFailure(self._why)
 
     def _end(self, why: str) -> None:
         self.dead, self._why = True, why
