@@ -19,7 +19,6 @@ GROUPS = {
     "model": "models",
     "cluster": "clusters",
     "players": "players",
-    "selfplay": "self-play",
     "problem": "problems",
     "experiment": "experiments",
     "tuned": "tuned values",

@@ -105,9 +105,16 @@ def build_learners(job: Job, cast: Cast, device: str = "cpu") -> dict[str, Learn
 def build_rollout(
     job: Job, mdp: MDP, cast: Cast, *, actor: int, actors: int = 1, device: str = "cpu"
 ) -> Rollout:
-    """An actor's matches, with every policy that plays in them; `actor` counts from 0 to `actors` - 1."""
+    """An actor's matches, with every policy that plays in them; `actor` counts from 0.
+
+    A population's members are dealt out among `actors`; matches are rounded up to equally many for each.
+    """
     spec = mdp.describe()
     seed = derive_seed(job.seed, ("actor", actor))
+    matches = job.cluster.matches
+    if job.members:  # equally many for each
+        members = len(members_of(job, actor, actors))
+        matches = -(-matches // members) * members
     policies: dict[str, Policy] = {}
     for number, player in enumerate(cast.players):
         if player == "builtin" or player in policies:
@@ -119,11 +126,11 @@ def build_rollout(
         elif player.startswith("frozen:"):
             policies[player] = frozen_policy(Path(player.removeprefix("frozen:")), seat, seed=own_seed)
         else:
-            slots = cast.players.count(player) * job.cluster.matches
+            slots = cast.players.count(player) * matches
             names = members_of(job, actor, actors) if job.members else (player,)
             policies[player] = _training_policy(job, names, seat, slots, own_seed, device)
     seats = {seat: policies[cast.players[seat]] for seat in cast.driven}
-    return Rollout(mdp, seats, matches=job.cluster.matches, seed=seed)
+    return Rollout(mdp, seats, matches=matches, seed=seed)
 
 
 def _training_policy(

@@ -182,6 +182,8 @@ class Collector:
             if self.history.single:
                 self._take_best(individuals)
         strategy.tell(individuals)
+        if self.pool.keeps:
+            self.pool.keep(self.individuals().ids.tolist())
         if strategy.generation != generation:
             self.history.add(self.evaluations, self)
         if done.failure is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,9 +18,14 @@ from lamarckian_cli.launch.evolution.lineage import LINEAGE, Lineage
 from lamarckian_cli.launch.evolution.pool import InprocPool, Pool, SimulatedPool
 from lamarckian_cli.launch.evolution.quality import Numbers, Quality, feasible_front, front_document
 from lamarckian_cli.launch.evolution.summary import summarize
+from lamarckian_cli.launch.population.factory import TrainingFactory
 from lamarckian_cli.launch.process import limit_threads
 from lamarckian_cli.launch.runfolder import RunFolder
 from lamarckian_cli.launch.signals import Stop
+from lamarckian_cli.problems.evaluator import Evaluator
+
+if TYPE_CHECKING:
+    from lamarckian_cli.launch.population.evaluator import Training
 
 TAKE_S = 0.2  # how long a look at the workers waits before it is looked at the rest
 ERRORS = "errors.log"
@@ -68,7 +73,12 @@ class Session:
         """Checks what can be checked before anything is written."""
         self.job, self.stop = job, stop
         limit_threads(1)
-        evaluator = job.problem.make()
+        evaluator: Evaluator
+        self._training: Training | None = None
+        if isinstance(job.problem, TrainingFactory):
+            evaluator = self._training = job.problem.make()
+        else:
+            evaluator = job.problem.make()
         self.description = evaluator.describe()
         self.quality = Quality(
             self.description, evaluator.front(), job.workflow.reference, evaluator.optimum()
@@ -95,19 +105,21 @@ class Session:
             self.folder = RunFolder.create(
                 Path(job.run.dir), job.config, job.command_line, keep_checkpoints=job.run.keep_checkpoints
             )
-        self.lineage = Lineage(self.folder.path / LINEAGE)
+        words = None if self._training is None else self._training.values
+        self.lineage = Lineage(self.folder.path / LINEAGE, words)
         return self.folder
 
     def run(self) -> dict[str, Any]:
         """Evolve until the budget is spent or a signal came; the summary, which is also written."""
         state = self._earlier_state()
-        pool = self._start_pool()
+        pool = self._start_pool(state)
         if pool is None:
             raise KeyboardInterrupt
         try:
             with self.display:
                 self._evolve(pool, state)
             report = pool.report()
+            self._leave_best(pool)
         finally:
             pool.close()
             self.lineage.close()
@@ -163,9 +175,22 @@ class Session:
             raise
         self._save_last()
 
-    def _start_pool(self) -> Pool | None:
+    def _leave_best(self, pool: Pool) -> None:
+        """The best agent of a population as a run folder of its own, `best`, for eval, play and resume."""
+        best = self.collector.individuals().take(slice(0, 1))
+        if self._training is None or not len(best):
+            return
+        from lamarckian_cli.launch.population.best import leave_best
+        from lamarckian_cli.launch.population.pool import TrainingPool
+
+        assert isinstance(pool, TrainingPool)
+        leave_best(self.folder.path, self._training, best, pool.kept(int(best.ids[0])))
+
+    def _start_pool(self, state: dict[str, Any] | None) -> Pool | None:
         """None where a signal came meanwhile."""
         job = self.job
+        if self._training is not None:
+            return self._start_training(self._training, state)
         retries = job.workflow.retries
         if job.cluster.kind == "inproc":
             if job.workflow.in_flight is None:
@@ -200,6 +225,21 @@ class Session:
             restart_limit=job.cluster.restart_limit,
         )
 
+    def _start_training(self, training: Training, state: dict[str, Any] | None) -> Pool | None:
+        """The members of a population; None where a signal came meanwhile."""
+        from lamarckian_cli.launch.population.start import start_pool
+        from lamarckian_cli.launch.ray_cluster import Interrupted
+
+        self.display.phase("starting the learners and the actors")
+        workflow, earlier = self.job.workflow, None if state is None else state["pool"]
+        try:
+            with self.display:
+                return start_pool(
+                    training, self.job.population, self.stop.event, workflow.deadline_s, earlier
+                )
+        except Interrupted:
+            return None
+
     def _over(self) -> str:
         """Which end has been reached; empty while none is."""
         seconds = self.job.budget.seconds
@@ -231,6 +271,7 @@ class Session:
         front = feasible_front(collector.individuals())
         state = {
             "collector": collector.state(),
+            "pool": collector.pool.state(),
             "seconds": self.seconds,
             "reference": self.quality.reference,
             "lineage_bytes": self.lineage.flush(durable=True),

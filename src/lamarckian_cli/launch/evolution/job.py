@@ -11,6 +11,7 @@ from lamarckian_cli.config.build import build
 from lamarckian_cli.errors import ConfigError
 from lamarckian_cli.evolution.strategy import Settings, Strategy, Task
 from lamarckian_cli.launch.evolution.settings import Budget, Run, Workflow
+from lamarckian_cli.launch.population.factory import TrainingFactory
 from lamarckian_cli.launch.settings import Cluster
 from lamarckian_cli.problems.evaluator import Description, Evaluator
 from lamarckian_cli.seeding import stream
@@ -40,7 +41,7 @@ class Job:
     seed: int
     strategy: Settings
     workflow: Workflow
-    problem: EvaluatorFactory
+    problem: EvaluatorFactory | TrainingFactory
     budget: Budget
     cluster: Cluster
     run: Run
@@ -57,6 +58,12 @@ class Job:
             measures=tuple((measure.low, measure.high) for measure in description.measures),
         )
         return self.strategy.make(task, evaluator.initialize, stream(self.seed, "strategy"))
+
+    @property
+    def population(self) -> int | None:
+        """How many live at once, where the strategy has such a number."""
+        size = getattr(self.strategy, "population", None)
+        return size if isinstance(size, int) else None
 
     @property
     def exact(self) -> bool:

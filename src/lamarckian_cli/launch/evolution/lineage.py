@@ -13,13 +13,15 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
+from lamarckian_cli.ec.coding import Genomes
 from lamarckian_cli.errors import RunError
+from lamarckian_cli.evolution.strategy import Candidates
 from lamarckian_cli.launch.evolution.evaluation import Done
 from lamarckian_cli.metrics import read_rows
 
@@ -28,10 +30,14 @@ _BUFFER = 1 << 16  # characters
 
 
 class Lineage:
-    """Appends to the file; what is buffered is written by `flush`, which tells how long it is then."""
+    """Appends to the file; what is buffered is written by `flush`, which tells how long it is then.
 
-    def __init__(self, path: Path) -> None:
+    With `genomes` each line has its individual's, in the words of that function, as `genome`.
+    """
+
+    def __init__(self, path: Path, genomes: Callable[[Genomes, int], dict[str, Any]] | None = None) -> None:
         self.path = path
+        self._genomes = genomes
         self._file: BinaryIO | None = None
         self._lines: list[str] = []
         self._size = 0
@@ -49,7 +55,7 @@ class Lineage:
         error = "null" if done.failure is None else json.dumps(done.failure.error)
         tail = (
             f', "worker": {done.worker}, "seconds": {done.seconds / n:.6g}, '
-            f'"attempts": {done.attempts}, "error": {error}}}\n'
+            f'"attempts": {done.attempts}, "error": {error}'
         )
         middle = f', "generation": {generation}, "objectives": '
         if results is None:
@@ -57,14 +63,15 @@ class Lineage:
         line = "".join(
             [
                 f'{{"id": {i}, "parents": {[] if p == [-1, -1] else p if p[1] >= 0 else p[:1]}, "born": {b}'
-                f'{middle}{o}, "constraints": {c}, "cost": {k}{tail}'
-                for i, p, b, o, c, k in zip(
+                f'{middle}{o}, "constraints": {c}, "cost": {k}{tail}{g}}}\n'
+                for i, p, b, o, c, k, g in zip(
                     candidates.ids.tolist(),
                     candidates.parents.tolist(),
                     candidates.born.tolist(),
                     objectives,
                     constraints,
                     cost,
+                    self._genome(candidates),
                     strict=True,
                 )
             ]
@@ -73,6 +80,12 @@ class Lineage:
         self._size += len(line)
         if self._size >= _BUFFER:
             self._write()
+
+    def _genome(self, candidates: Candidates) -> Iterable[str]:
+        if self._genomes is None:
+            return [""] * len(candidates)
+        words = (self._genomes(candidates.genomes, i) for i in range(len(candidates)))
+        return [f', "genome": {json.dumps(word)}' for word in words]
 
     def flush(self, *, durable: bool = False) -> int:
         """Write what is buffered; bytes of the file from then on. `durable`: they survive a power cut."""

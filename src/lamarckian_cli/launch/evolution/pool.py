@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -34,7 +34,11 @@ class PoolReport:
 class Pool(Protocol):
     """What evaluates."""
 
-    notes: list[str]  # for the user, in order
+    keeps: bool  # whether it keeps something of each individual, which children take over
+
+    @property
+    def notes(self) -> list[str]:
+        """For the user, in order."""
 
     def free(self) -> int | None:
         """How many more candidates keep the workers busy; None where any number is as good."""
@@ -50,11 +54,29 @@ class Pool(Protocol):
 
     def report(self) -> PoolReport: ...
 
+    def keep(self, individuals: Sequence[int]) -> None:
+        """Of whom something may still be asked for; everybody else is forgotten."""
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint needs, those who are out apart."""
+
     def close(self) -> None:
         """End every process. Twice is fine."""
 
 
-class InprocPool:
+class KeepsNothing:
+    """What a pool has that evaluates genomes and forgets them."""
+
+    keeps = False
+
+    def keep(self, individuals: Sequence[int]) -> None:
+        """Nothing is kept."""
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+
+class InprocPool(KeepsNothing):
     """Evaluates in this process and thread: all that was put as one batch, in order."""
 
     def __init__(
@@ -98,7 +120,7 @@ class InprocPool:
             yield done(part_of(candidates, part), results, seconds=seconds / len(found))
 
 
-class SimulatedPool:
+class SimulatedPool(KeepsNothing):
     """Many workers simulated in this process: real results, in the order in which they would end.
 
     Each evaluation takes `duration(id)` seconds of a clock of its own (`clock_s`), on the

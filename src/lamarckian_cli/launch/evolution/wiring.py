@@ -18,12 +18,17 @@ from lamarckian_cli.errors import ConfigError, RunError, require
 from lamarckian_cli.evolution.strategy import Settings
 from lamarckian_cli.launch.evolution.job import EvaluatorFactory, Job
 from lamarckian_cli.launch.evolution.settings import Budget, Run, Workflow
+from lamarckian_cli.launch.population.factory import TrainingFactory
+from lamarckian_cli.launch.population.settings import TrainingSettings
 from lamarckian_cli.launch.runfolder import RunFolder, find_run
 from lamarckian_cli.launch.settings import Cluster
 from lamarckian_cli.launch.usercode import code_of
-from lamarckian_cli.launch.wiring import Ended, TrainTask, run_task
+from lamarckian_cli.launch.wiring import Ended, TrainTask, build_job_from, run_task
 
 KEYS = ("seed", "evo", "problem", "cluster", "budget", "run", "resume")
+OF_TRAINING = ("algo", "env", "model", "players")
+"""Groups that are there besides where candidates are trainings."""
+TRAINING = f"{TrainingSettings.__module__}.{TrainingSettings.__qualname__}"
 WORKFLOW = tuple(f.name for f in fields(Workflow))
 """Keys of `evo` that the workflow reads, whatever the strategy."""
 
@@ -51,7 +56,7 @@ def build_job(config: DictConfig, *, command_line: Sequence[str] = (), resume: P
     """The composed configuration as checked records; nothing is started or written."""
     values = compose.plain(config)
     for key in values:
-        if key not in KEYS:
+        if key not in KEYS + OF_TRAINING:
             raise unknown_key("", key, KEYS)
     for group in ("evo", "problem"):
         if not isinstance(values.get(group), dict):
@@ -73,8 +78,9 @@ def build_job(config: DictConfig, *, command_line: Sequence[str] = (), resume: P
         "give evo.evaluations, budget.seconds or evo.target, else the evolution has no end",
     )
     cluster = build_as(Cluster, values.get("cluster") or {}, "cluster")
+    problem = _problem(values)
     require(
-        cluster.kind != "inproc" or workflow.deadline_s is None,
+        cluster.kind != "inproc" or workflow.deadline_s is None or isinstance(problem, TrainingFactory),
         "evo.deadline_s",
         workflow.deadline_s,
         "cluster=inproc cannot end an evaluation; take cluster=local, or leave it out",
@@ -83,7 +89,7 @@ def build_job(config: DictConfig, *, command_line: Sequence[str] = (), resume: P
         seed=seed,
         strategy=_strategy(values["evo"]),
         workflow=workflow,
-        problem=EvaluatorFactory(spec=values["problem"]),
+        problem=problem,
         budget=budget,
         cluster=cluster,
         run=build_as(Run, run, "run"),
@@ -123,6 +129,17 @@ def _strategy(node: dict[str, Any]) -> Settings:
             f"{Settings.__module__}.{Settings.__name__}"
         )
     return made
+
+
+def _problem(values: dict[str, Any]) -> EvaluatorFactory | TrainingFactory:
+    node = values["problem"]
+    if node.get("_target_") != TRAINING:
+        return EvaluatorFactory(spec=node)
+    shared = {key: values.get(key) for key in ("seed", "cluster", *OF_TRAINING)}
+    return TrainingFactory(
+        settings=build_as(TrainingSettings, {k: v for k, v in node.items() if k != "_target_"}, "problem"),
+        job=build_job_from({**shared, "run": {"dir": (values.get("run") or {}).get("dir")}}),
+    )
 
 
 def _run_resumed(

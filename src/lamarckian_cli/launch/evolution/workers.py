@@ -18,7 +18,7 @@ from lamarckian_cli.errors import ClusterError, TransportError
 from lamarckian_cli.evolution.strategy import Candidates
 from lamarckian_cli.launch.evolution.evaluation import Done, Failure, evaluation_seeds
 from lamarckian_cli.launch.evolution.messages import pack_work, unpack_results
-from lamarckian_cli.launch.evolution.pool import PoolReport, done, one_by_one
+from lamarckian_cli.launch.evolution.pool import KeepsNothing, PoolReport, done, one_by_one
 from lamarckian_cli.problems.evaluator import Results
 from lamarckian_cli.transport.exchange import Exchange
 
@@ -58,7 +58,7 @@ class Worker:
     began: float = 0.0  # ... from then on
 
 
-class WorkerPool:
+class WorkerPool(KeepsNothing):
     """Evaluates on the workers of a crew."""
 
     def __init__(

@@ -29,6 +29,9 @@ class DistributedTrainer(DistributedTraining):
     def place(self, member: str, placing: Placing) -> None:
         self._ask("place", "placing an individual", member, placing)
 
+    def give_up(self, member: str, error: str) -> None:
+        self._ask("give_up", "giving an individual up", member, error)
+
     def advance(self, timeout_s: float) -> list[Trained]:
         if time.monotonic() - self._looked_at >= LOOK_EVERY_S:
             self._look()

@@ -8,56 +8,24 @@ is the same for one batch on its own: nothing is handed down there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from lamarckian_cli.ec.coding import Genomes, count
-from lamarckian_cli.errors import ConfigError, EvaluatorError, require
+from lamarckian_cli.errors import ConfigError, EvaluatorError
 from lamarckian_cli.launch.assembly import cast_players
 from lamarckian_cli.launch.job import Job
 from lamarckian_cli.launch.population.inproc import InprocTrainer
 from lamarckian_cli.launch.population.members import Placing, Trained
-from lamarckian_cli.launch.population.search import Range, Search
-from lamarckian_cli.launch.population.trainer import Plan
+from lamarckian_cli.launch.population.search import Search
+from lamarckian_cli.launch.population.settings import TrainingSettings
 from lamarckian_cli.problems.evaluator import Description, Evaluator, Objective, Results
 from lamarckian_cli.records import MDPSpec
 
 WIN, RETURN = "win", "return"
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainingSettings:
-    """Keys of `conf/problem/training.yaml`."""
-
-    search: Mapping[str, Range] = field(default_factory=dict)
-    env_steps: int = 200_000  # that an individual learns from before it is judged
-    matches: int = 50  # that its results are means of
-    apart: bool = False  # played once it has learned; otherwise the newest while it learns
-    objectives: tuple[str, ...] | None = None  # numbers that matches report; None: win, else return
-    members: int | None = None  # individuals that train at once; None: the population
-
-    def __post_init__(self) -> None:
-        for name in ("env_steps", "matches"):
-            value = getattr(self, name)
-            require(value >= 1, f"problem.{name}", value, "it must be at least 1")
-        require(
-            self.members is None or self.members >= 1,
-            "problem.members",
-            self.members,
-            "it must be at least 1, or null for as many as the population",
-        )
-        require(
-            self.objectives is None or len(self.objectives) > 0,
-            "problem.objectives",
-            self.objectives,
-            "name at least one number that matches report, or null for win or return",
-        )
-
-    @property
-    def plan(self) -> Plan:
-        return Plan(env_steps=self.env_steps, matches=self.matches, apart=self.apart)
 
 
 class Training(Evaluator):
@@ -103,6 +71,10 @@ class Training(Evaluator):
             objectives=np.concatenate([r.objectives for r in several]),
             cost=np.array([done[i].env_steps for i in range(n)], np.float64),
         )
+
+    def values(self, genomes: Genomes, index: int) -> dict[str, Any]:
+        """What the genome at `index` stands for, by key."""
+        return self.search.values(genomes, index)
 
     def placing(
         self, genomes: Genomes, index: int, *, individual: int, parent: int | None, seed: int

@@ -34,7 +34,7 @@ class PopulationHost(LearnerHost):
         self.members = Members(self.learners, plan)
         self._env_steps = 0
         self._members_lock = threading.Lock()  # over `members`; taken for moments only
-        self._orders: queue.SimpleQueue[tuple[str, Placing]] = queue.SimpleQueue()
+        self._orders: queue.SimpleQueue[tuple[str, Placing | str]] = queue.SimpleQueue()
         self._done = threading.Event()
 
     # -------------------------------------------------------------- calls
@@ -42,6 +42,10 @@ class PopulationHost(LearnerHost):
     def place(self, member: str, placing: Placing) -> None:
         """Let an individual begin on a free member, before the next update."""
         self._orders.put((member, placing))
+
+    def give_up(self, member: str, error: str) -> None:
+        """End an individual's time without a result, before the next update."""
+        self._orders.put((member, error))
 
     def finished(self, timeout_s: float) -> list[Trained]:
         """Who is done; waits for the first, but no longer than that. Raises what ended the learning."""
@@ -127,11 +131,15 @@ class PopulationHost(LearnerHost):
     def _follow_orders(self) -> None:
         while True:
             try:
-                member, placing = self._orders.get_nowait()
+                member, order = self._orders.get_nowait()
             except queue.Empty:
                 return
             with self._members_lock:
-                self.members.place(member, placing)
+                if isinstance(order, str):
+                    self.members.fail(member, order)
+                    self._tell()
+                    continue
+                self.members.place(member, order)
             self._publish(self.learners[member])
 
     def _count_results(self) -> None:

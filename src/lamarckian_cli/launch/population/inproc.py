@@ -25,7 +25,8 @@ from lamarckian_cli.seeding import derive_seed
 class InprocTrainer:
     """A Trainer whose actor and learners are here."""
 
-    def __init__(self, job: Job, plan: Plan) -> None:
+    def __init__(self, job: Job, plan: Plan, state: dict[str, Any] | None = None) -> None:
+        """From an earlier one's `state()` where there is one."""
         self.job = job
         self.notes: list[str] = []
         keep_memory()
@@ -39,11 +40,18 @@ class InprocTrainer:
         self._loop = asyncio.new_event_loop() if mdp.external else None
         self._placings = 0
         self._env_steps = 0
+        if state is not None:
+            self._members.restore(state["members"])
+            self._env_steps, self._placings = int(state["env_steps"]), int(state["placings"])
+            self._rollout.restart(derive_seed(job.seed, ("placings", self._placings)))
 
     def place(self, member: str, placing: Placing) -> None:
         self._members.place(member, placing)
         self._placings += 1
         self._policies[member].load(self._members.learners[member].weights())
+
+    def give_up(self, member: str, error: str) -> None:
+        self._members.fail(member, error)
 
     def advance(self, timeout_s: float) -> list[Trained]:
         members, until = self._members, time.monotonic() + timeout_s
@@ -72,11 +80,6 @@ class InprocTrainer:
 
     def state(self) -> dict[str, Any]:
         return {"members": self._members.state(), "env_steps": self._env_steps, "placings": self._placings}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        self._members.restore(state["members"])
-        self._env_steps, self._placings = int(state["env_steps"]), int(state["placings"])
-        self._rollout.restart(derive_seed(self.job.seed, ("placings", self._placings)))
 
     def close(self) -> None:
         self._rollout.close()

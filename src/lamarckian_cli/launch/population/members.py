@@ -169,8 +169,10 @@ class Members:
         return [name for name in self.learners if name not in self._stays]
 
     def fail(self, member: str, error: str) -> None:
-        """End the individual's time on a member: it came to nothing, and its member is free."""
-        stay, learner = self._stays.pop(member), self.learners[member]
+        """End the time of whoever is on a member: it came to nothing, and its member is free."""
+        stay, learner = self._stays.pop(member, None), self.learners[member]
+        if stay is None:
+            return
         self._last.pop(member, None)
         learner.queue.clear()
         self.finished.append(

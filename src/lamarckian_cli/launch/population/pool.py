@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from lamarckian_cli.errors import LamarckError
 from lamarckian_cli.evolution.strategy import Candidates
@@ -12,7 +14,7 @@ from lamarckian_cli.launch.evolution.evaluation import Done, evaluation_seeds, f
 from lamarckian_cli.launch.evolution.pool import PoolReport, done, one_by_one
 from lamarckian_cli.launch.population.evaluator import Training
 from lamarckian_cli.launch.population.members import Trained
-from lamarckian_cli.launch.population.trainer import Trainer
+from lamarckian_cli.launch.population.trainer import Progress, Trainer
 
 NOBODY = -1
 
@@ -23,6 +25,7 @@ class _Place:
 
     candidate: Candidates
     began: float
+    overdue: bool = False
 
 
 class TrainingPool:
@@ -32,8 +35,18 @@ class TrainingPool:
     copied, and no sample is lost.
     """
 
-    def __init__(self, training: Training, trainer: Trainer, members: tuple[str, ...], seed: int) -> None:
-        self._training, self._trainer, self._seed = training, trainer, seed
+    keeps = True
+
+    def __init__(
+        self,
+        training: Training,
+        trainer: Trainer,
+        members: tuple[str, ...],
+        seed: int,
+        deadline_s: float | None = None,
+    ) -> None:
+        """`deadline_s` that an individual may take; None: as long as it likes."""
+        self._training, self._trainer, self._seed, self._deadline_s = training, trainer, seed, deadline_s
         self._last: dict[str, int] = dict.fromkeys(members, NOBODY)  # free members: who was there
         self._number = {member: i for i, member in enumerate(members)}
         self._places: dict[str, _Place] = {}
@@ -58,15 +71,27 @@ class TrainingPool:
         failed, self._failed = self._failed, []
         if failed:
             return failed
+        self._end_overdue()
         return [self._done(trained) for trained in self._trainer.advance(timeout_s)]
 
     def out(self) -> list[Candidates]:
         return [place.candidate for place in self._places.values()] + list(self._waiting)
 
-    def keep(self, individuals: list[int]) -> None:
-        """Whose weights may still be asked for: parents of those who wait among them."""
-        parents = [int(p) for c in self._waiting for p in c.parents.ravel() if p != NOBODY]
+    def keep(self, individuals: Sequence[int]) -> None:
+        """Whose weights may still be asked for; the parents of those who are out are among them."""
+        parents = [int(p) for c in self.out() for p in c.parents.ravel() if p != NOBODY]
         self._trainer.keep([*individuals, *parents])
+
+    def kept(self, individual: int) -> dict[str, Any]:
+        """The learner's state that an individual came to."""
+        return self._trainer.kept(individual)
+
+    def state(self) -> dict[str, Any]:
+        return {"trainer": self._trainer.state()}
+
+    def progress(self) -> Progress:
+        """How the learning stands."""
+        return self._trainer.report()
 
     def report(self) -> PoolReport:
         now = time.monotonic()
@@ -104,6 +129,14 @@ class TrainingPool:
                 self._failed.append(done(candidate, failure_of(error), seconds=0.0))
                 continue
             self._places[member] = _Place(candidate, time.monotonic())
+
+    def _end_overdue(self) -> None:
+        if self._deadline_s is None:
+            return
+        for member, place in self._places.items():
+            if not place.overdue and time.monotonic() - place.began > self._deadline_s:
+                place.overdue = True
+                self._trainer.give_up(member, f"it took longer than evo.deadline_s={self._deadline_s:g}")
 
     def _spare(self) -> str:
         """A free member whose last individual nobody who waits goes on from; any, where there is none."""

@@ -35,6 +35,9 @@ class Trainer(Protocol):
     def place(self, member: str, placing: Placing) -> None:
         """Let an individual begin on a free member."""
 
+    def give_up(self, member: str, error: str) -> None:
+        """End an individual's time without a result; it is told of by `advance`, with this error."""
+
     def advance(self, timeout_s: float) -> list[Trained]:
         """Go on until somebody is done, but no longer than that; who is done."""
 
@@ -48,8 +51,6 @@ class Trainer(Protocol):
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint needs; whoever is being trained begins again."""
-
-    def restore(self, state: dict[str, Any]) -> None: ...
 
     def close(self) -> None:
         """End every process. Twice is fine."""

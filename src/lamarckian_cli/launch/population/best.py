@@ -1,0 +1,47 @@
+"""The best agent of an evolution, left as a run folder like that of any training."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from lamarckian_cli.evolution.strategy import Individuals
+from lamarckian_cli.launch.assembly import cast_players
+from lamarckian_cli.launch.counters import Counters
+from lamarckian_cli.launch.population.evaluator import Training
+from lamarckian_cli.launch.runfolder import RunFolder
+
+FOLDER = "best"
+
+
+def leave_best(run: Path, training: Training, best: Individuals, state: dict[str, Any]) -> Path:
+    """Write `best/` in an evolution's folder, in place of an earlier one; `best` is one individual.
+
+    `state` is what its learner came to. The configuration is the one that it was trained by last, so
+    that `lamarck eval`, `play` and `train resume=` take the folder.
+    """
+    values = training.values(best.genomes, 0)
+    job = training.job
+    [name] = cast_players(job, training.spec).trained
+    folder, old = run / FOLDER, run / f".{FOLDER}.old"
+    shutil.rmtree(old, ignore_errors=True)
+    if folder.exists():
+        folder.rename(old)
+    made = RunFolder.create(folder, _config(job.config, values, folder), job.command_line)
+    counters = Counters([name], job.evaluation.window)
+    counters.env_steps = int(state["env_steps"])
+    made.save_checkpoint(
+        {"learners": {name: state}, "counters": counters.state()},
+        env_steps=counters.env_steps,
+        version=int(state["version"]),
+    )
+    made.finish("finished")
+    shutil.rmtree(old, ignore_errors=True)
+    return folder
+
+
+def _config(config: dict[str, Any], values: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The training's configuration with an individual's hyperparameters in it."""
+    algo = {k.removeprefix("algo."): v for k, v in values.items() if k.startswith("algo.")}
+    return {**config, "algo": {**config["algo"], **algo}, "run": {"dir": str(folder)}}
