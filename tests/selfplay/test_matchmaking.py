@@ -12,15 +12,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from lamarckian_cli.config import compose
-from lamarckian_cli.config.build import build_as, keys_of
-from lamarckian_cli.config.catalogue import description, keys
-from lamarckian_cli.config.folders import conf_dir
 from lamarckian_cli.errors import ConfigError
 from lamarckian_cli.launch import checkpoint
 from lamarckian_cli.selfplay import matchmaking
 from lamarckian_cli.selfplay.quality import Quality
-from lamarckian_cli.selfplay.settings import RULES, SelfPlay
+from lamarckian_cli.selfplay.settings import SelfPlay
 
 NEWEST = np.array([False, False, False, True])
 RATES = np.array([0.9, 0.2, 0.6, 0.5])
@@ -178,29 +174,3 @@ def test_restored_qualities_are_the_same_bit_for_bit(tmp_path: Path) -> None:
 def test_a_setting_that_cannot_work_is_refused(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         SelfPlay(**wrong)
-
-
-FILES = sorted((conf_dir() / "selfplay").glob("*.yaml"))
-
-
-def values_of(path: Path) -> dict[str, Any]:
-    """A file of conf/selfplay with what it takes from base/, as Hydra composes it."""
-    config = compose.compose([f"+selfplay={path.stem}", "run.dir=x"])
-    values: dict[str, Any] = compose.plain(config)["selfplay"]
-    return values
-
-
-def test_there_is_a_file_for_every_rule() -> None:
-    assert {path.stem for path in FILES} == set(RULES)
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_a_file_names_its_rule_and_repeats_the_defaults(path: Path) -> None:
-    values = values_of(path)
-    assert build_as(SelfPlay, values, "selfplay") == SelfPlay(matchmaking=path.stem)
-    assert description(path)
-    assert all(key.comment for key in keys(path))
-
-
-def test_the_files_have_every_key() -> None:
-    assert set().union(*(values_of(path) for path in FILES)) == set(keys_of(SelfPlay))

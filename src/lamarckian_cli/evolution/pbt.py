@@ -47,7 +47,7 @@ from lamarckian_cli.evolution.strategy import FirstGenomes, Individuals, Setting
 class PBTSettings(Settings):
     """Keys of `conf/evo/pbt.yaml`."""
 
-    population: int = 20  # members
+    population: int = 8  # members
     max_staleness: int | None = None  # rounds that a member may be out while others go on; None: any
     hyperparameters: tuple[str, ...] | None = None  # parts that explore varies; None: all but networks
     exploit: str = (
