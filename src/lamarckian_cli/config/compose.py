@@ -213,6 +213,16 @@ def _open_kwargs() -> DictConfig:
     return node
 
 
+def _open_search() -> DictConfig:
+    """Keys `search.algo` and `search.reward` that take any key inside them."""
+    node = OmegaConf.create({"search": {"algo": {}, "reward": {}}})
+    for name in ("algo", "reward"):
+        OmegaConf.set_struct(node.search[name], False)
+    return node
+
+
+# For problem=training: base/search@_here_.
+ConfigStore.instance().store(group="problem/base", name="search", node=_open_search())
 # For the defaults list of environments whose `kwargs` go to a library: base/kwargs@_here_.
 ConfigStore.instance().store(group="env/base", name="kwargs", node=_open_kwargs())
 # At import, for a launcher's worker process resolves names before it runs the task.

@@ -196,3 +196,19 @@ def test_fifty_children_of_one_parent_need_nothing_but_that_it_is_kept(trainer):
         trainer._members.fail("member1", "given up")
         trainer.keep([0])
     assert len(trainer._members.take_finished()) == 50
+
+
+def test_who_is_done_and_not_yet_asked_for_is_not_forgotten(trainer):
+    trainer.place("member0", placing(trainer, 0))
+    trainer.place("member1", placing(trainer, 1))
+    while len(trainer._members.finished) < 2:
+        trainer._sample()
+        for name in NAMES:
+            while trainer._members.ready(name):
+                trainer._learn(name)
+    trainer.keep([])
+    assert {one.individual for one in trainer._members.take_finished()} == {0, 1}
+    assert trainer.kept(0)["version"] > 0
+    trainer.keep([1])
+    with pytest.raises(KeyError):
+        trainer.kept(0)

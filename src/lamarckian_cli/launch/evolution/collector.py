@@ -55,6 +55,7 @@ class Collector:
         self._held: list[Candidates] = []  # asked for, and not in the pool yet
         self._failed_in_a_row = 0
         self._first_wanted = 0
+        self._unselected: list[int] = []  # ids that were told of since the last selection
 
     # -------------------------------------------------------------- at work
 
@@ -64,6 +65,9 @@ class Collector:
         arrived = self.pool.take(timeout_s)
         for done in arrived:
             self._tell(done)
+        if arrived and self.pool.keeps:
+            # Whoever lives may have children; so may those who have arrived, once they are selected.
+            self.pool.keep([*self.individuals().ids.tolist(), *self._unselected])
         return bool(arrived)
 
     def over(self) -> str:
@@ -105,6 +109,7 @@ class Collector:
             "best": None if self.best is None else individuals_state(self.best),
             "first_failure": None if self.first_failure is None else [self.first_failure.error],
             "first_wanted": self._first_wanted,
+            "unselected": list(self._unselected),
             "history": self.history.state(),
         }
 
@@ -116,6 +121,7 @@ class Collector:
         self.best = None if state["best"] is None else individuals_of(state["best"])
         self.first_failure = None if not state["first_failure"] else Failure(error=state["first_failure"][0])
         self._first_wanted = state["first_wanted"]
+        self._unselected = list(state["unselected"])
         self.history.restore(state["history"])
         self._held = [Candidates(**values) for values in state["out"]]
         self._hand_out()
@@ -182,9 +188,9 @@ class Collector:
             if self.history.single:
                 self._take_best(individuals)
         strategy.tell(individuals)
-        if self.pool.keeps:
-            self.pool.keep(self.individuals().ids.tolist())
+        self._unselected = [*self._unselected, *individuals.ids.tolist()] if self.pool.keeps else []
         if strategy.generation != generation:
+            self._unselected = []
             self.history.add(self.evaluations, self)
         if done.failure is not None:
             self._count_failure(done, done.failure)

@@ -41,7 +41,7 @@ class Training(Evaluator):
             mdp.close()
         trained = cast_players(replace(job, members=member_names(1)), self.spec).trained
         self.seat = next(iter(trained.values()))
-        self.search = Search(settings.search, job.algo, self.seat)
+        self.search = Search(settings.ranges, job.algo, self.seat)
         self._objectives = _objectives(settings.objectives, self.spec)
 
     def describe(self) -> Description:

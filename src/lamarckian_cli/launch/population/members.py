@@ -156,8 +156,8 @@ class Members:
                 self._end_if_judged(result.policy)
 
     def keep(self, individuals: Collection[int]) -> None:
-        """Forget what others became than these."""
-        wanted = set(individuals)
+        """Forget what others became than these, and than those who are done and not yet asked for."""
+        wanted = {*individuals, *(one.individual for one in self.finished)}
         self._kept = {number: state for number, state in self._kept.items() if number in wanted}
 
     def kept(self, individual: int) -> dict[str, Any]:

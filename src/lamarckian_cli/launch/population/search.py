@@ -143,9 +143,7 @@ class Search:
             return Categorical(sizes=np.array([len(span.choices)]))
         now = getattr(self._algorithm, key.removeprefix(ALGO), 0.0)
         if isinstance(now, bool | str):
-            raise ConfigError(
-                f"problem.search.{key} has low and high; {key} takes choices, as {now!r} is one"
-            )
+            raise ConfigError(f"problem.search.{key} has low and high; it needs choices, such as [{now!r}]")
         kind, dtype = (Integer, np.int64) if isinstance(now, int) else (Real, np.float64)
         low, high = (np.array([end], dtype) for end in span.ends)
         return kind(low=low, high=high)

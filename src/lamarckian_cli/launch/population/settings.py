@@ -14,7 +14,7 @@ from lamarckian_cli.launch.population.trainer import Plan
 class TrainingSettings:
     """Keys of `conf/problem/training.yaml`."""
 
-    search: Mapping[str, Range] = field(default_factory=dict)
+    search: Mapping[str, Mapping[str, Range]] = field(default_factory=dict)  # algo and reward, by key
     env_steps: int = 50_000  # that an individual learns from before it is judged
     matches: int = 20  # that its results are means of
     apart: bool = False  # played once it has learned; otherwise the newest while it learns
@@ -37,6 +37,11 @@ class TrainingSettings:
             self.objectives,
             "name at least one number that matches report, or null for win or return",
         )
+
+    @property
+    def ranges(self) -> dict[str, Range]:
+        """The search by whole keys: `algo.lr`, `reward.goals`."""
+        return {f"{group}.{key}": span for group, spans in self.search.items() for key, span in spans.items()}
 
     @property
     def plan(self) -> Plan:
