@@ -8,14 +8,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from lamarckian_cli.bench import gather_process
+from lamarckian_cli.bench import gather, gather_process
 from lamarckian_cli.bench.gather import ChannelGather, Plan, sample_of
 from lamarckian_cli.bench.gather_process import WARM_UP_S, Sample, Tally
 from lamarckian_cli.errors import ConfigError
@@ -61,6 +61,31 @@ def test_three_ways_are_measured() -> None:
         assert row["mb_per_s"] > 0
     assert document["results"][2]["of_ray"] == 1
     assert set(Path("/dev/shm").glob("lamarck-*")) == before
+
+
+class FakeWay:
+    def __init__(self, what: str) -> None:
+        self.what = what
+
+    def rate(self, sample: Sample, seconds: float) -> float:
+        return 10.0
+
+
+def test_progress_is_told_over_all_measurements(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def fakes(actors: int, folder: str) -> Iterator[list[FakeWay]]:
+        yield [FakeWay(what) for what in gather.WAYS]
+
+    sample = Sample(path="", overrides=(), sizes=(4,), unrolls=2, length=3)
+    monkeypatch.setattr(gather, "ways_of", fakes)
+    monkeypatch.setattr(gather, "sample_of", lambda env, folder: sample)
+    told: list[tuple[str, float]] = []
+    plan = Plan(repeat=2)
+    gather.measure_gather(plan, lambda *what: told.append(what))
+    measuring = [what for what in told if " of " in what[0]]
+    assert measuring[0] == ("1 of 12: pong, node-agent", 0.0)
+    assert measuring[-1] == ("12 of 12: pong_image, ray-calls", pytest.approx(11 / 12))
+    assert [share for _, share in measuring] == pytest.approx([i / 12 for i in range(12)])
 
 
 @pytest.mark.usefixtures("no_children_left")

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from lamarckian_cli.launch.clusters.takedown import Ended
+
 UP = "lamarckian_cli.launch.clusters.bringup.up"
 DOWN = "lamarckian_cli.launch.clusters.takedown.down"
 STATUS = "lamarckian_cli.launch.clusters.takedown.status"
@@ -34,10 +36,11 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         reached.append(asked)
         say("starting")
 
-    def take_down(name: str, hosts: tuple[str, ...], say: Any) -> list[str]:
+    def take_down(name: str, hosts: tuple[str, ...], say: Any) -> Ended:
         reached.append((name, hosts))
         say("ending")
-        return ["this machine", *hosts]
+        warnings = tuple(f"{host}: no answer" for host in hosts if host == "dead")
+        return Ended(machines=("this machine", *(h for h in hosts if h != "dead")), warnings=warnings)
 
     monkeypatch.setattr(UP, bring_up)
     monkeypatch.setattr(DOWN, take_down)
@@ -164,3 +167,6 @@ def test_down_names_what_it_ended(lamarck, calls: list[Any]) -> None:
     answer = lamarck("cluster", "down", "--hosts", "b")
     assert (answer.out, answer.err) == ("cluster default: ended on this machine, b\n", "")
     assert calls == [("default", ("b",))]
+    answer = lamarck("cluster", "down", "--hosts", "b,dead")
+    assert (answer.status, answer.out) == (0, "cluster default: ended on this machine, b\n")
+    assert answer.err == "lamarck: dead: no answer\n"

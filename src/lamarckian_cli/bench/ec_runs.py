@@ -68,9 +68,7 @@ def cpu_ms(work: Callable[[], Any]) -> tuple[float, Any]:
     return 1000 * (time.process_time() - began), result
 
 
-def row(
-    what: str, ours_ms: float | None, rival: str, rival_ms: float | None, **more: Any
-) -> dict[str, Any]:
+def row(what: str, ours_ms: float | None, rival: str, rival_ms: float | None, **more: Any) -> dict[str, Any]:
     """One result; `ratio` is our time divided by the rival's."""
     ratio = ours_ms / rival_ms if ours_ms is not None and rival_ms else None
     return {"what": what, "ours_ms": ours_ms, "rival": rival, "rival_ms": rival_ms, "ratio": ratio, **more}

@@ -24,7 +24,7 @@ POINTS_SEED = 1
 def speed(
     pymoo: Pymoo, *, generations: int, repeat: int, say: Callable[[str], None]
 ) -> Iterator[dict[str, Any]]:
-    """CPU ms a generation of NSGA-II at population 100, evaluating included; both on the same code of a problem."""
+    """CPU ms a generation of NSGA-II at population 100, with its evaluations, by the same code for both."""
     for name in PROBLEMS:
         evolution = job(
             f"problem={name}", f"evo.population={POPULATION}", f"evo.evaluations={POPULATION * generations}"

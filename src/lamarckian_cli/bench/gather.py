@@ -34,6 +34,8 @@ ENVS = ("pong", "pong_image")
 ANY_PORT = "tcp://127.0.0.1:0"
 START_TIMEOUT_S = 120.0
 MAX_ACTORS = 256
+WAYS = ("node-agent", "direct", "ray-calls")
+START_S = 30.0  # about what it takes until all actors run, where two cores have other work too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +52,15 @@ class Plan:
         require(0 < self.seconds <= 3600, "--seconds", self.seconds, "it must be above 0 and at most 3600")
         require(self.repeat >= 1, "--repeat", self.repeat, "it must be at least 1")
 
+    @property
+    def measurements(self) -> int:
+        return len(self.envs) * len(WAYS) * self.repeat
+
+    @property
+    def takes_s(self) -> float:
+        """About how long all of it takes."""
+        return START_S + self.measurements * sending_s(self.seconds)
+
 
 class Way(Protocol):
     """One way from actors to a learner."""
@@ -60,20 +71,22 @@ class Way(Protocol):
         """Messages per second that the learner takes, over so long."""
 
 
-def measure_gather(plan: Plan, say: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
-    """The document of `lamarck bench gather --json`; `say` is told what goes on."""
+def measure_gather(plan: Plan, tell: Callable[[str, float], None] = lambda *_: None) -> dict[str, Any]:
+    """The document of `lamarck bench gather --json`; `tell` gets what goes on, and the share that is done."""
     results: list[dict[str, Any]] = []
+    done = 0
     with guarded_folder() as folder, ExitStack() as stack:
-        say("recording unrolls")
+        tell("recording unrolls", 0.0)
         samples = {env: sample_of(env, folder) for env in plan.envs}
-        say(f"starting {3 * plan.actors} actors")
+        tell(f"starting {len(WAYS) * plan.actors} actors", 0.0)
         ways = stack.enter_context(ways_of(plan.actors, folder))
         for env, sample in samples.items():
             rates: dict[str, list[float]] = {way.what: [] for way in ways}
-            for number in range(plan.repeat):
+            for _ in range(plan.repeat):
                 for way in ways:
-                    say(f"{env}, {way.what}, {number + 1} of {plan.repeat}")
+                    tell(f"{done + 1} of {plan.measurements}: {env}, {way.what}", done / plan.measurements)
                     rates[way.what].append(way.rate(sample, plan.seconds))
+                    done += 1
             results += _results(env, sample, plan, {what: statistics.median(r) for what, r in rates.items()})
     return {"kind": "gather", "machine": machine(), "results": results}
 

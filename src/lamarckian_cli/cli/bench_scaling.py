@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,8 +10,9 @@ import typer
 
 CHECK_COLUMNS = ("hosts", "layout", "figure", "predicted", "measured", "ratio", "within 20 %")
 COLUMNS = (
-    "workload", "layout", "cores", "env steps/s", "paper's", "staleness", "as the paper counts",
-    "egress MB/s", "MB/version", "CPU %", "paper's", "learner %",
+    "workload", "layout", "cores", "env steps/s", "paper's env steps/s",
+    "staleness", "staleness as the paper counts",
+    "egress, MB/s", "egress, MB a version", "CPU %", "paper's CPU %", "learner %",
 )  # fmt: skip
 
 
@@ -54,7 +52,7 @@ def scaling(
 ) -> None:
     """Rate, staleness, traffic and CPU use from 10 to 100,000 cores, by simulation; and how true it is."""
     from lamarckian_cli.bench.scaling import CORES, NAMES, Sweep, measure_scaling
-    from lamarckian_cli.cli.output import only_json, print_json, print_table
+    from lamarckian_cli.cli.output import only_json, print_json, print_table, progress_bar
     from lamarckian_cli.errors import require
     from lamarckian_cli.transport.tree import Wire
 
@@ -76,12 +74,14 @@ def scaling(
         seed=seed,
     )
     folder = out or Path("bench") / f"scaling-{datetime.now():%Y%m%d-%H%M%S}"
-    with only_json(json_output), _progress() as progress:
+    with only_json(json_output), progress_bar() as progress:
         document = measure_scaling(sweep, out=folder, progress=progress)
     if json_output:
         print_json(document)
         return
-    print_table(COLUMNS, [_row(result) for result in document["results"]], fold=())
+    rows = [_row(result) for result in document["results"]]
+    shown = [i for i in range(len(COLUMNS)) if any(row[i] is not None for row in rows)]
+    print_table([COLUMNS[i] for i in shown], [[row[i] for i in shown] for row in rows], fold=(), keys=3)
     for name, inputs in document["inputs"]["workloads"].items():
         _explain(name, inputs)
     load, here = document["inputs"]["load_average"], document["machine"]["cores"]
@@ -92,15 +92,15 @@ def scaling(
 
 def _check(seed: int, json_output: bool) -> None:
     from lamarckian_cli.bench.scaling_check import Check, check_scaling
-    from lamarckian_cli.cli.output import only_json, print_json, print_table
+    from lamarckian_cli.cli.output import only_json, print_json, print_table, progress_bar
 
-    with only_json(json_output), _progress() as progress:
+    with only_json(json_output), progress_bar() as progress:
         document = check_scaling(Check(seed=seed), progress=progress)
     if json_output:
         print_json(document)
         return
     results = document["results"]
-    print_table(CHECK_COLUMNS, [row for result in results for row in _check_rows(result)], fold=())
+    print_table(CHECK_COLUMNS, [row for result in results for row in _check_rows(result)], fold=(), keys=3)
     for result in results:
         print(
             f"{result['machines']} hosts, {result['layout']}: {result['batches']} batches in "
@@ -162,14 +162,3 @@ def _numbers(text: str, key: str) -> tuple[int, ...]:
         return tuple(sorted({int(part) for part in _names(text)}))
     except ValueError:
         raise ConfigError(f"{key} is {text!r}; give whole numbers with commas, such as 10,160,6000") from None
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str, float], None]]:
-    """A bar on standard error where that is a terminal."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True) as bar:
-        task = bar.add_task("", total=1.0)
-        yield lambda what, share: bar.update(task, description=what, completed=share)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any, TypeVar
 
@@ -20,9 +20,9 @@ BROADCAST_COLUMNS = {
     "of_predicted": "of predicted",
     "egress_bytes": "egress, bytes",
     "flat_over_tree": "flat / tree",
-    "predicted_flat_over_tree": "predicted",
+    "predicted_flat_over_tree": "predicted flat / tree",
     "staleness": "staleness",
-    "predicted_staleness": "predicted",
+    "predicted_staleness": "predicted staleness",
     "cpu_s_per_version": "CPU s a version",
 }
 GATHER_COLUMNS = {
@@ -60,14 +60,17 @@ def broadcast(
     Hosts are made of Linux namespaces, which takes root; without it that part is left out.
     """
     from lamarckian_cli.bench.broadcast import Plan, measure_broadcast
+    from lamarckian_cli.cli.output import only_json
 
     plan = Plan(
-        hosts=_numbers("--hosts", hosts, int),
+        hosts=numbers("--hosts", hosts, int),
         mbit_per_s=mbit,
-        payloads_mb=_numbers("--payload", payload, float),
+        payloads_mb=numbers("--payload", payload, float),
         repeat=repeat,
     )
-    _measure(lambda say: measure_broadcast(plan, say), BROADCAST_COLUMNS, json_output)
+    with progress() as say, only_json(json_output):
+        report = measure_broadcast(plan, say)
+    _show(report, BROADCAST_COLUMNS, ("layout", "hosts", "payload_bytes"), json_output)
 
 
 def gather(
@@ -78,12 +81,15 @@ def gather(
 ) -> None:
     """Unrolls from actors to a learner, through a node agent and directly, beside Ray's actor calls."""
     from lamarckian_cli.bench.gather import Plan, measure_gather
+    from lamarckian_cli.cli.output import only_json, progress_bar
 
     plan = Plan(actors=actors, seconds=seconds, repeat=repeat)
-    _measure(lambda say: measure_gather(plan, say), GATHER_COLUMNS, json_output)
+    with progress_bar(f"bench gather takes {_about(plan.takes_s)}") as tell, only_json(json_output):
+        report = measure_gather(plan, tell)
+    _show(report, GATHER_COLUMNS, ("what", "env"), json_output)
 
 
-def _numbers(key: str, text: str, kind: type[_Number]) -> tuple[_Number, ...]:
+def numbers(key: str, text: str, kind: type[_Number]) -> tuple[_Number, ...]:
     """The numbers of a list with commas; ConfigError names the option."""
     from lamarckian_cli.errors import ConfigError
 
@@ -94,25 +100,31 @@ def _numbers(key: str, text: str, kind: type[_Number]) -> tuple[_Number, ...]:
         raise ConfigError(f"{key} is {text!r}; it must be {what} with commas between them") from error
 
 
-def _measure(
-    measure: Callable[[Callable[[str], None]], dict[str, Any]], columns: dict[str, str], json_output: bool
-) -> None:
-    """Measure and print, as a document or as a table of these columns."""
-    from lamarckian_cli.cli.output import only_json, print_json, print_table
+def _about(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    if minutes < 2:
+        return "about a minute" if seconds >= 45 else "less than a minute"
+    return f"about {minutes} minutes"
 
-    with _progress() as say, only_json(json_output):
-        report = measure(say)
+
+def _show(
+    report: Mapping[str, Any], columns: Mapping[str, str], keys: Sequence[str], json_output: bool
+) -> None:
+    """As a document, or as a table of these columns, of which `keys` come first and say what a row is of."""
+    from lamarckian_cli.cli.output import print_json, print_table
+
     if json_output:
         print_json(report)
         return
     rows: Sequence[dict[str, Any]] = report["results"]
-    print_table(list(columns.values()), [[row.get(key) for key in columns] for row in rows])
+    cells = [[row.get(key) for key in columns] for row in rows]
+    print_table(list(columns.values()), cells, fold=(), keys=len(keys))
     if "missing" in report:
         print(f"missing: {report['missing']}")
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[str], None]]:
+def progress() -> Iterator[Callable[[str], None]]:
     """Tells what goes on, in one line of standard error that is gone at the end; on a terminal alone."""
     from rich.console import Console
 

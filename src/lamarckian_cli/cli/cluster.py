@@ -208,7 +208,9 @@ def down(
     from lamarckian_cli.launch.clusters.takedown import down as take_down
 
     ended = take_down(name, _hosts(hosts, hosts_file), _say)
-    print(f"cluster {name}: ended on {', '.join(ended)}")
+    for warning in ended.warnings:
+        print(f"lamarck: {warning}", file=sys.stderr)
+    print(f"cluster {name}: ended on {', '.join(ended.machines) or 'no machine'}")
 
 
 def _hosts(listed: str, file: Path | None) -> tuple[str, ...]:

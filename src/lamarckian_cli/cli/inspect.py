@@ -65,10 +65,12 @@ def doctor(json_output: JSON = False) -> None:
             }
         )
         return
+    columns = ["what", "state", "found", *(["to get it"] if any(f.remedy for f in findings) else [])]
     rows = [
-        [f.name, "ok" if f.ok else "missing" if f.needed else "absent", f.found, f.remedy] for f in findings
+        [f.name, "ok" if f.ok else "missing" if f.needed else "absent", f.found, f.remedy][: len(columns)]
+        for f in findings
     ]
-    print_table(["what", "state", "found", "to get it"], rows, fold=(2, 3))
+    print_table(columns, rows, fold=(2, 3)[: len(columns) - 2])
     if any(f.needed and not f.ok for f in findings):
         print("Something that training needs is missing; the last column has the command.")
     else:

@@ -9,7 +9,10 @@ written to ends with 1, and silently with 141 where it is a pipe that nobody rea
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
+import sys
 from importlib import metadata
 from typing import Annotated, Any
 
@@ -18,7 +21,7 @@ import typer
 from lamarckian_cli.cli import bench, cluster, evolve, front, inspect, runs, train
 from lamarckian_cli.cli.failure import FAULT, USAGE_ERROR, complain, report
 from lamarckian_cli.cli.streams import BROKEN_PIPE, OutputLost, watched_output
-from lamarckian_cli.launch.signals import interrupt
+from lamarckian_cli.launch.signals import hanging, interrupt
 
 INTERRUPTED = 130
 # Which module has it depends on the version of Typer.
@@ -42,6 +45,16 @@ app.add_typer(cluster.app, name="cluster")
 
 def run() -> int:
     """The entry point: the exit status of the command given in sys.argv."""
+    status = _run()
+    if hanging.is_set():
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError):
+                stream.flush()
+        os._exit(status)
+    return status
+
+
+def _run() -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, interrupt)
     try:

@@ -19,12 +19,14 @@ CHECKPOINT = Annotated[str, typer.Option("--checkpoint", help="latest, best, or 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to `app`."""
-    app.command("eval")(evaluate)
+    # Words beyond the run reach the function, which knows what they were meant to be.
+    app.command("eval", context_settings={"allow_extra_args": True})(evaluate)
     app.command("play")(play)
     app.command("runs")(list_runs)
 
 
 def evaluate(
+    context: typer.Context,
     run: RUN,
     episodes: Annotated[
         int | None,
@@ -36,6 +38,7 @@ def evaluate(
     json_output: JSON = False,
 ) -> None:
     """Play a run greedily, print its results."""
+    _refuse_overrides(context.args)
     from lamarckian_cli.cli.output import only_json, print_json, print_table
     from lamarckian_cli.launch.display import shown_path
     from lamarckian_cli.launch.evaluate import evaluate as evaluate_run
@@ -51,11 +54,28 @@ def evaluate(
     print_table(
         ["", *(column.replace("_", " ") for column in columns)],
         [[name, *(row.get(column) for column in columns)] for name, row in rows.items()],
+        fold=(),
     )
     line = f"{report['episodes']} matches of {shown_path(Path(report.get('run', run)))}"
     if report.get("win_rate") is not None:
         line += f", {report['win_rate']:.1%} won"
     print(line)
+
+
+def _refuse_overrides(words: Sequence[str]) -> None:
+    """ConfigError where words follow the run; `eval` has options, not the overrides of `train`."""
+    if not words:
+        return
+    from lamarckian_cli.errors import ConfigError
+
+    key, equals, value = words[0].partition("=")
+    option = {"evaluation.episodes": "--episodes", "seed": "--seed"}.get(key)
+    if equals and option is not None:
+        raise ConfigError(f"{words[0]} is for lamarck train; lamarck eval takes {option} {value}")
+    raise ConfigError(
+        f"{words[0]!r} follows the run, and lamarck eval takes one run and options (such as --episodes 20); "
+        "see lamarck eval --help"
+    )
 
 
 def play(
@@ -116,8 +136,7 @@ def _print_runs(runs: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> No
     print_table(
         [column.replace("_", " ") for column in shown],
         [[entry.get(column) for column in shown] for entry in runs],
-        # A name is there to be copied: it stays whole, and in a narrow terminal others break.
-        fold=range(columns.index("when"), len(shown)),
+        fold=[shown.index(column) for column in ("when", "reason") if column in shown],
     )
 
 

@@ -51,7 +51,8 @@ def print_sweep(jobs: Sequence[Ended], by: Comparison = TRAINING) -> None:
     print_table(
         ["job", *(column.replace("_", " ") for column in columns), "run"],
         [[_name(job, jobs), *(job.summary.get(c) for c in columns), _place(job)] for job in jobs],
-        fold=(0, len(columns) + 1),
+        # A run's path is there to be copied, so it stays whole; why a job failed may break.
+        fold=(0, len(columns) + 1) if len(finished) < len(jobs) else (0,),
     )
     best = max(finished, key=_score)
     if by.best and _score(best) > -math.inf:
