@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import sys
 from pathlib import Path
@@ -153,3 +154,38 @@ def test_a_name_is_no_way_out_of_the_folder_of_clusters(home: Path, name: str) -
         with pytest.raises(ClusterError, match=f"--name is '{name}'; take letters"):
             command()
     assert records.read_record("mine").state == "up"
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ('lamarck-node {"versions": {"Python"', "it ended with status 0"),
+        ("lamarck-node [1]", "it ended with status 0"),
+        ("lamarck-node {}", "its answer is not that of lamarckian-cli of this version"),
+        ('lamarck-node {"versions": 3}', "its answer is not that of lamarckian-cli of this version"),
+    ],
+)
+def test_a_machine_that_answers_nonsense_is_named(tmp_path: Path, answer: str, said: str) -> None:
+    ssh = tmp_path / "ssh"
+    ssh.write_text(f"#!/bin/sh\ncat >/dev/null\necho '{answer}'\n")
+    ssh.chmod(0o700)
+    assert said in refused(hosts=("far",), ssh=str(ssh))
+    assert "far: " in refused(hosts=("far",), ssh=str(ssh))
+
+
+def test_an_ssh_command_that_is_a_folder_is_refused(tmp_path: Path) -> None:
+    assert f"{tmp_path} cannot be run" in refused(hosts=("far",), ssh=str(tmp_path))
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "127.1", "::"])
+def test_an_address_that_others_cannot_reach_is_refused(address: str) -> None:
+    assert f"--address is {address!r}, which other machines" in refused(address=address)
+
+
+def test_a_record_without_machines_is_named(home: Path) -> None:
+    folder = records.cluster_folder("default")
+    folder.mkdir(parents=True)
+    tree = {"name": "default", "identity": "x", "state": "up", "address": "a:1", "created": 0.0, "nodes": []}
+    (folder / records.FILE).write_text(json.dumps(tree))
+    with pytest.raises(ClusterError, match="cannot be read \\(it names no machine\\)"):
+        records.read_record("default")

@@ -216,7 +216,10 @@ def test_what_is_missing_is_said_with_the_command_that_runs(tmp_path: Path) -> N
         run = Run(nodes, folder, "cluster=10cores", "cluster.on_shortage=shrink", "budget.seconds=2")
         try:
             assert run.process.wait(120) == 0, run.said()
-            assert "2 machines give 3 cores for actors: going on with what is there" in run.said()
+            assert (
+                "2 machines give 3 cores for actors (of their 4 cores the learner keeps one): going"
+                in run.said()
+            )
             assert "2 machines give 0 GPUs" in run.said()
             assert run.metrics()["actors"] == 3
         finally:

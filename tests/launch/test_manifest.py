@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -215,6 +216,18 @@ def test_a_manifest_is_overwritten_only_where_that_is_asked_for(tmp_path: Path) 
     assert out.read_text() == "mine"
     assert list(tmp_path.iterdir()) == [out]
     assert written(tmp_path, kind="kuberay", force=True)["kind"] == "RayJob"
+
+
+def test_what_is_no_ordinary_file_is_not_replaced(tmp_path: Path) -> None:
+    pipe, link, nowhere = tmp_path / "pipe", tmp_path / "link", tmp_path / "nowhere"
+    os.mkfifo(pipe)
+    link.symlink_to(nowhere)
+    for out in (pipe, link):
+        with pytest.raises(ClusterError, match="which is no ordinary file"):
+            write_manifest(job_called(*PAPER), out=out, kind="ray", force=True)
+    assert stat.S_ISFIFO(pipe.lstat().st_mode)
+    assert link.is_symlink()
+    assert sorted(tmp_path.iterdir()) == [link, pipe]
 
 
 def test_a_folder_that_is_no_cluster_s_secrets_is_left_alone(tmp_path: Path) -> None:

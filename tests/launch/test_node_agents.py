@@ -131,6 +131,11 @@ def test_a_machine_that_left_the_cluster_is_forgotten(cluster: Any) -> None:
     gone = three.agents.keep(["m1", "m3"])
     assert [machine.name for machine in gone] == ["m2"]
     assert three.agents.notes == ["m2 (10.0.0.2) is not used: it left the Ray cluster"]
+    anew = dataclasses.replace(three.machine("m2"), node_id="m2 started anew")
+    three.agents.add(anew)
+    three.look(4)
+    assert three.agents.is_ready(anew)
+    assert three.agents.notes[1:] == ["m2 (10.0.0.2) is used again"]
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,8 @@ def test_six_thousand_cores() -> None:
             {"cores": 6000, "learner_gpus": 1},
             (2,),
             {},
-            "cluster.cores is 6000 (150 machines of 40), but 1 machine gives 1 cores for actors; "
+            "cluster.cores is 6000 (150 machines of 40), but 1 machine gives 1 core for actors "
+            "(of its 2 cores the learner keeps one); "
             "cluster.learner_gpus is 1, but 1 machine gives 0 GPUs; take what is there with "
             "cluster.on_shortage=shrink, or run it here with "
             "lamarck train env=pong cluster=auto cluster.actors=1",
@@ -118,8 +119,9 @@ def test_six_thousand_cores() -> None:
             {"actors": 50, "learner_gpus": 1},
             (4, 4),
             {},
-            "cluster.actors is 50, but 2 machines give 7 cores for actors; cluster.learner_gpus is 1, but "
-            "2 machines give 0 GPUs; take what is there with cluster.on_shortage=shrink, or run it here with "
+            "cluster.actors is 50, but 2 machines give 7 cores for actors (of their 8 cores the learner "
+            "keeps one); cluster.learner_gpus is 1, but 2 machines give 0 GPUs; take what is there with "
+            "cluster.on_shortage=shrink, or run it here with "
             "lamarck train resume=last cluster.actors=7 cluster.learner_gpus=0",
         ),
         (
@@ -127,8 +129,9 @@ def test_six_thousand_cores() -> None:
             {"actors": 3},
             (3,),
             {},
-            "cluster.actors is 3, but 1 machine gives 2 cores for actors; take what is there with "
-            "cluster.on_shortage=shrink, or run it here with lamarck train cluster=auto cluster.actors=2",
+            "cluster.actors is 3, but 1 machine gives 2 cores for actors (of its 3 cores the learner keeps "
+            "one); take what is there with cluster.on_shortage=shrink, or run it here with "
+            "lamarck train cluster=auto cluster.actors=2",
         ),
     ],
 )
@@ -162,8 +165,8 @@ def test_shrinking_takes_what_is_there_and_says_so() -> None:
     assert counts(placement) == {"0": 1, "1": 2}
     assert placement.learner_device == "cpu"
     assert placement.notes == (
-        "cluster.cores is 6000 (150 machines of 40), but 2 machines give 3 cores for actors: "
-        "going on with what is there",
+        "cluster.cores is 6000 (150 machines of 40), but 2 machines give 3 cores for actors "
+        "(of their 4 cores the learner keeps one): going on with what is there",
         "cluster.learner_gpus is 1, but 2 machines give 0 GPUs: going on with what is there",
     )
 

@@ -90,8 +90,9 @@ def test_too_few_that_are_fit_stop_the_job_with_one_message(start: Any) -> None:
         job.go()
     assert str(caught.value) == (
         f"{SAYS}, weights take 3 MB; give it more (in a container: docker run --shm-size=1g); "
-        "cluster.actors is 7, but 3 machines give 5 cores for actors; take what is there with "
-        "cluster.on_shortage=shrink, or run it here with lamarck train env=pong run.dir=unused cluster=auto "
+        "cluster.actors is 7, but 3 machines give 5 cores for actors (of their 6 cores the learner keeps "
+        "one); take what is there with cluster.on_shortage=shrink, or run it here with "
+        "lamarck train env=pong run.dir=unused cluster=auto "
         "cluster.actors=5"
     )
 
@@ -103,7 +104,8 @@ def test_with_shrink_it_goes_on_with_those_that_are_fit_and_says_so_once(start: 
     assert job.go() == {"m1": 1, "m4": 2}
     assert job.placement.wanted == 7  # of those that become fit later, too
     assert job.placement.notes == (
-        "cluster.actors is 7, but 2 machines give 3 cores for actors: going on with what is there",
+        "cluster.actors is 7, but 2 machines give 3 cores for actors (of their 4 cores the learner keeps "
+        "one): going on with what is there",
     )
     assert sorted(note[:2] for note in job.agents.notes) == ["m2", "m3"]
 

@@ -21,6 +21,7 @@ HOSTS_FILE = Annotated[
     Path | None, typer.Option("--hosts-file", help="A file with one machine a line; # begins a comment.")
 ]
 NAME = Annotated[str, typer.Option("--name", help="Of the cluster.")]
+HOSTS_FILE_LIMIT = 1_000_000  # characters
 
 
 def _finite(value: float | None) -> float | None:
@@ -220,7 +221,12 @@ def _hosts(listed: str, file: Path | None) -> tuple[str, ...]:
     found = [word.strip() for word in listed.split(",")]
     if file is not None:
         try:
-            text = file.read_text(encoding="utf-8")
+            if not file.is_file():
+                raise OSError("it is no ordinary file" if file.exists() else "there is none")
+            with file.open(encoding="utf-8") as opened:
+                text = opened.read(HOSTS_FILE_LIMIT + 1)
+            if len(text) > HOSTS_FILE_LIMIT:
+                raise OSError(f"it has more than {HOSTS_FILE_LIMIT:,} characters")
         except (OSError, UnicodeDecodeError) as error:
             raise ClusterError(
                 f"--hosts-file is {str(file)!r}, which cannot be read ({error}); "

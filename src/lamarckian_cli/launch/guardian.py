@@ -4,7 +4,8 @@ Ray's own processes mostly follow the one that started them, but not all of them
 removes our sockets. So a small process of its own session holds the reading end of a pipe,
 and looks now and then which processes descend from the job. When the job closes the pipe, or
 is gone, it ends those that are left, and removes the job's folder. It is run as a file, and
-imports nothing of ours.
+imports nothing of ours. Its environment says what it is, for whoever ends everything of a
+cluster by what processes were born with: a guardian goes last, and by itself.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ LOOK_S = (0.25, 2.0)  # between two looks: while the job starts, and later
 STARTING_S = 30.0
 GRACE_S = 2.0  # between asking to end and ending
 DEADLINE_S = 10.0
+LONGEST_S = DEADLINE_S + GRACE_S  # until a guardian whose job is gone has ended
+MARK = "LAMARCK_GUARDIAN"  # environment variable that guardians alone have: the folder
 
 Known = dict[int, str]  # process id -> when it started, which tells it from a later one of the same id
 
@@ -36,6 +39,7 @@ class Guardian:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            env={**os.environ, MARK: folder},
             start_new_session=True,  # Ctrl-C in a terminal is not for it
         )
         # What was started hands over to a process of its own: Ray kills the children of its workers.
@@ -46,7 +50,7 @@ class Guardian:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
-        select.select([self._process.stdout], [], [], DEADLINE_S + GRACE_S)  # it ends, so the pipe does
+        select.select([self._process.stdout], [], [], LONGEST_S)  # it ends, so the pipe does
         self._process.stdout.close()
 
 

@@ -77,6 +77,7 @@ class NodeAgents:
         self._order: list[Agent] = []  # rank 1 and on: those that hang in the tree
         self._wire: Wire | None = None  # as measured for fanout=auto
         self._unfit = Unfit(clock)
+        self._lost: set[str] = set()  # machines, as notes name them, that were of use and then were not
         self._looked_at = -LOOK_EVERY_S
 
     # -------------------------------------------------------------- machines
@@ -102,6 +103,7 @@ class NodeAgents:
         gone = [agent for node, agent in self._agents.items() if node not in alive]
         for agent in gone:
             self._forget(agent)
+            self._lost.add(named(agent.machine))
             self.notes.append(f"{named(agent.machine)} is not used: it left the Ray cluster")
         self._unfit.keep(alive)
         return [agent.machine for agent in gone]
@@ -205,11 +207,19 @@ class NodeAgents:
             self._avoid_what_is_out_of_reach(agent)
             if agent.used_at is None and answer["weights"]["joined"]:
                 agent.used_at = self._clock()
-                if self._unfit.is_new_to_use(agent.machine):
-                    self.notes.append(f"{named(agent.machine)} is used from now on")
+                self._note_use(agent.machine)
         self._ask(agent, "status")
         if agent not in self._order:
             self._order.append(agent)
+
+    def _note_use(self, machine: Machine) -> None:
+        """Say that a machine is of use, where the last word on it was that it is not."""
+        waited = self._unfit.is_new_to_use(machine)
+        if named(machine) in self._lost:
+            self._lost.remove(named(machine))
+            self.notes.append(f"{named(machine)} is used again")
+        elif waited:
+            self.notes.append(f"{named(machine)} is used from now on")
 
     def _ask(self, agent: Agent, method: str, *arguments: Any) -> None:
         agent.doing, agent.asked = method, arguments
@@ -230,6 +240,8 @@ class NodeAgents:
     def _set_aside(self, agent: Agent, why: str) -> None:
         self._forget(agent)
         worked_s = None if agent.used_at is None else self._clock() - agent.used_at
+        if worked_s is not None:
+            self._lost.add(named(agent.machine))
         note = self._unfit.add(agent.machine, why, worked_s)
         self.notes += [note] if note else []
 

@@ -166,13 +166,16 @@ def _shortages(
     found = []
     free, there = sum(slots.values()), _machines(len(machines))
     give = "gives" if len(machines) == 1 else "give"
+    gives = f"{there} {give} {free} core{'' if free == 1 else 's'} for actors"
+    if not learner.gpus and slots[learner.node_id] < learner.cores:
+        cores = sum(max(0, machine.cores) for machine in machines)
+        gives += f" (of {'its' if len(machines) == 1 else 'their'} {cores} cores the learner keeps one)"
     if cluster.actors is not None and cluster.actors > free:
-        found.append(f"cluster.actors is {cluster.actors}, but {there} {give} {free} cores for actors")
+        found.append(f"cluster.actors is {cluster.actors}, but {gives}")
     elif cluster.actors is None and cluster.cores is not None and cluster.cores > free:
         named = _machines(ceil(cluster.cores / cluster.cores_per_machine))
         found.append(
-            f"cluster.cores is {cluster.cores} ({named} of {cluster.cores_per_machine}), "
-            f"but {there} {give} {free} cores for actors"
+            f"cluster.cores is {cluster.cores} ({named} of {cluster.cores_per_machine}), but {gives}"
         )
     if cluster.learner_gpus and not learner.gpus:
         found.append(f"cluster.learner_gpus is {cluster.learner_gpus}, but {there} {give} 0 GPUs")

@@ -20,6 +20,7 @@ from typing import Any
 from lamarckian_cli.errors import ClusterError
 from lamarckian_cli.launch.clusters import record as records
 from lamarckian_cli.launch.clusters.names import (
+    check_elsewhere,
     check_hosts,
     check_own_address,
     check_user,
@@ -80,6 +81,7 @@ def up(asked: Bringup, say: Say) -> Record:
 
 def _check(asked: Bringup, known: Record | None) -> None:
     check_hosts(asked.hosts)
+    check_elsewhere(asked.hosts)
     check_user(asked.user)
     if not asked.python.strip():
         raise ClusterError(f"--python is {asked.python!r}; give the path of Python on the hosts")
@@ -97,7 +99,10 @@ def _check(asked: Bringup, known: Record | None) -> None:
         )
     present = sorted(set(asked.hosts) & {node.host for node in known.nodes})
     if present:
-        raise ClusterError(f"--hosts has {', '.join(present)}, which cluster {known.name} has already")
+        raise ClusterError(
+            f"--hosts has {', '.join(present)}, which cluster {known.name} has already; to start Ray there "
+            f"anew, take it out first: lamarck cluster down --hosts {','.join(present)} --name {known.name}"
+        )
 
 
 def _probe(nodes: Sequence[Node]) -> dict[str, dict[str, Any]]:
@@ -115,6 +120,10 @@ def _probe(nodes: Sequence[Node]) -> dict[str, dict[str, Any]]:
 
 def _unfit(found: Mapping[str, Any], ours: Mapping[str, str]) -> str | None:
     """Why a machine cannot be part of the cluster, and the remedy."""
+    if not isinstance(found.get("versions"), dict) or "shared_memory_bytes" not in found:
+        return (
+            "its answer is not that of lamarckian-cli of this version; install the same there, or see --ssh"
+        )
     for what, version in ours.items():
         theirs = found["versions"].get(what)
         if theirs != version:
@@ -188,7 +197,7 @@ def _start(
         if errors:
             raise first_of(errors)
         current = _with_started(current, answers)
-        _await_all(current, asked.timeout_s)
+        _await_all(current, new, asked.timeout_s)
     except BaseException:
         say("taking down what was started")
         end(known, new)
@@ -245,13 +254,13 @@ def _with_started(record: Record, answers: Mapping[str, Mapping[str, Any]]) -> R
     return dataclasses.replace(record, nodes=nodes, address=address)
 
 
-def _await_all(record: Record, timeout_s: float) -> None:
-    """Wait until Ray knows every machine as alive."""
+def _await_all(record: Record, new: Sequence[Node], timeout_s: float) -> None:
+    """Wait until Ray knows the `new` machines as alive; of those that it had before, one may have died."""
     deadline = time.monotonic() + timeout_s
     pause = threading.Event()
     while True:
         alive = {row["address"] for row in machines_of(record) if row["alive"]}
-        missing = [node for node in record.nodes if node.address not in alive]
+        missing = [node for node in new if node.address not in alive]
         if not missing:
             return
         if time.monotonic() > deadline:

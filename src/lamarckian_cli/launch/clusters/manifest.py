@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
@@ -122,6 +123,10 @@ def _check_out(out: Path, force: bool) -> None:
     """Whether the manifest may be written there, and its secrets beside it."""
     if not out.name or os.path.isdir(out):
         raise ClusterError(f"--out is {str(out)!r}, which is a folder; give the name of a file")
+    if os.path.lexists(out) and not stat.S_ISREG(os.lstat(out).st_mode):
+        raise ClusterError(
+            f"--out is {str(out)!r}, which is no ordinary file (a link, a pipe or a device); name another"
+        )
     if not force and os.path.lexists(out):
         raise _there_already(out)
     secrets = _secrets_of(out)

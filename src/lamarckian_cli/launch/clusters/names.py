@@ -40,9 +40,18 @@ def check_hosts(hosts: Sequence[str]) -> None:
         raise ClusterError(f"--hosts names {', '.join(twice)} twice; name each machine once")
 
 
+def check_elsewhere(hosts: Sequence[str]) -> None:
+    """Raise a ClusterError where one of them is this machine itself."""
+    own = {socket.gethostname(), *_own_addresses()}
+    here = next((host for host in hosts if is_loopback(host) or host in own), None)
+    if here is not None:
+        raise ClusterError(f"--hosts has {here}; {here} is this machine; use --here")
+
+
 def check_own_address(address: str) -> None:
     """Raise a ClusterError, with those there are, unless Ray can listen at this address of this machine."""
-    if is_loopback(address):
+    short = address.startswith("127.") and address.count(".") < 3  # 127.1, which Ray reads as another
+    if is_loopback(address) or short or address in ("0.0.0.0", "::"):
         why = "which other machines, and Ray, do not take for an address"
     elif not _is_here(address):
         why = "which is no address of this machine"

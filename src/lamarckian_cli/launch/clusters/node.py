@@ -21,7 +21,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from typing import Any
 import psutil
 
 from lamarckian_cli.errors import ClusterError
+from lamarckian_cli.launch import guardian
 from lamarckian_cli.launch.clusters.secrets import ray_environment, write_private
 
 MARK = "lamarck-node "
@@ -148,30 +149,34 @@ def machines(*, address: str) -> dict[str, Any]:
             "gpus": int(node.resources_total.get("GPU", 0)),
             "alive": node.state == 0,
             "head": bool(node.is_head_node),
+            "id": node_id.hex(),
         }
-        for node in known.values()
+        for node_id, node in known.items()
     ]
     return {"machines": rows}
 
 
 def stop(*, folder: str, identity: str) -> dict[str, Any]:
-    """End every process of this identity, and remove the machine's secrets; twice is fine."""
+    """End every process of this identity, and remove the machine's secrets; twice is fine.
+
+    The guardians of a job that runs are waited for: once its processes here are gone, they remove what
+    these had in shared memory, and end.
+    """
     place = Path(os.path.expanduser(folder))
     try:
         state = json.loads((place / STATE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         state = {}
-    ours = _marked(identity)
+    ours, _ = _marked(identity)
     first = [process for process in ours if process.pid == state.get("pid")]
     for process in first or ours:  # `ray start --block` ends its own in their order
         with contextlib.suppress(psutil.NoSuchProcess):
             process.terminate()
-    psutil.wait_procs(ours, timeout=END_S)
-    left = _marked(identity)
-    for process in left:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.kill()
-    psutil.wait_procs(left, timeout=END_S)
+    _, slow = psutil.wait_procs(ours, timeout=END_S)  # Ray's own, while a job keeps it busy
+    new, guardians = _marked(identity)
+    _kill({*slow, *new})
+    _, late = psutil.wait_procs(guardians, timeout=guardian.LONGEST_S)
+    _kill(late)
     temporary = state.get("temporary")
     if temporary and state.get("identity") == identity:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -235,14 +240,30 @@ def _reason(log: Path) -> str:
     return (telling or lines or ["it said nothing"])[-1]
 
 
-def _marked(identity: str) -> list[psutil.Process]:
-    """Every process of this user that carries the identity."""
-    found = []
+def _kill(processes: Collection[psutil.Process]) -> None:
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(processes, timeout=END_S)
+
+
+def _marked(identity: str) -> tuple[list[psutil.Process], list[psutil.Process]]:
+    """Every process of this user that carries the identity: those to be ended, and jobs' guardians.
+
+    Some of Ray's write their title over their environment; they are found as children of others.
+    """
+    ours: set[psutil.Process] = set()
+    guardians: list[psutil.Process] = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            if process.environ().get(IDENTITY) == identity and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
-    return found
+            environment = process.environ()
+            if environment.get(IDENTITY) != identity or process.status() == psutil.STATUS_ZOMBIE:
+                continue
+            if guardian.MARK in environment:
+                guardians.append(process)
+            else:
+                ours |= {process, *process.children(recursive=True)}
+    return list(ours.difference(guardians)), guardians
 
 
 if __name__ == "__main__":

@@ -99,7 +99,7 @@ def machines_of(job: Job) -> list[Machine]:
     if actors is None:
         raise ClusterError(
             "cluster.cores is null, so this cluster has no size; name one, such as cluster=6000cores, or "
-            "give cluster.cores=N"
+            "give cluster.actors=N or cluster.cores=N"
         )
     _check_size("cluster.actors" if cluster.actors is not None else "cluster.cores", actors)
     _check_size("cluster.cores", cluster.cores or 0)

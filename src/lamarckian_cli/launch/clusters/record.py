@@ -60,6 +60,7 @@ class Record:
     address: str  # HOST:PORT of its head
     created: float  # seconds since 1970
     nodes: tuple[Node, ...]  # the head first, until it has ended
+    taken_out: tuple[str, ...] = ()  # Ray's ids of machines that were ended, which it learns of late
 
     @property
     def head(self) -> Node:
@@ -148,7 +149,9 @@ def read_record(name: str) -> Record:
     try:
         tree = json.loads(path.read_text(encoding="utf-8"))
         nodes = tuple(Node(**{**node, "ssh": tuple(node["ssh"])}) for node in tree.pop("nodes"))
-        return Record(**tree, nodes=nodes)
+        if tree["state"] == "up" and not nodes:
+            raise ValueError("it names no machine")
+        return Record(**{**tree, "taken_out": tuple(tree.get("taken_out", ()))}, nodes=nodes)
     except FileNotFoundError as error:
         raise ClusterError(
             f"there is no cluster {name!r} ({named(list(read_records()))}); "

@@ -48,7 +48,7 @@ def ask(
             env={**os.environ, **(environment or {})},
             check=False,
         )
-    except FileNotFoundError as error:
+    except (FileNotFoundError, PermissionError) as error:
         raise ClusterError(f"{node.label}: {command[0]} cannot be run; install it, or give --ssh") from error
     except subprocess.TimeoutExpired as error:
         raise ClusterError(
@@ -93,8 +93,11 @@ def _ssh(node: Node) -> list[str]:
 def _answer(output: str) -> dict[str, Any] | None:
     for line in reversed(output.splitlines()):
         if line.startswith(MARK):
-            answer: dict[str, Any] = json.loads(line.removeprefix(MARK))
-            return answer
+            try:
+                answer = json.loads(line.removeprefix(MARK))
+            except ValueError:
+                return None  # cut short
+            return answer if isinstance(answer, dict) else None
     return None
 
 

@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from lamarckian_cli.errors import ClusterError
 from lamarckian_cli.launch.clusters import record as records
 from lamarckian_cli.launch.clusters.record import Node, Record
 from lamarckian_cli.launch.clusters.secrets import ray_environment
-from lamarckian_cli.launch.clusters.ssh import QUERY_TIMEOUT_S, ask, ask_all, first_of
+from lamarckian_cli.launch.clusters.ssh import QUERY_TIMEOUT_S, ask, ask_all
 
 STOP_TIMEOUT_S = 60.0
 
 
-def down(name: str, hosts: Sequence[str], say: Callable[[str], None]) -> list[str]:
-    """End the cluster of this name, or its machines `hosts` alone; the machines that were ended.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """What `down` has done."""
 
-    Machines that cannot be reached stay in the record, and a ClusterError names them.
+    machines: tuple[str, ...]  # on which Ray was ended, by label
+    warnings: tuple[str, ...]  # a sentence on each that is only forgotten, for it could not be asked
+
+
+def down(name: str, hosts: Sequence[str], say: Callable[[str], None]) -> Ended:
+    """End the cluster of this name, or its machines `hosts` alone.
+
+    A host that cannot be asked (it is switched off, say) is forgotten like the others. This machine
+    always can be: where Ray does not end here, that is a ClusterError, and the record stays.
     """
     records.check_name(name)
     record = records.read_record(name)
@@ -34,19 +44,16 @@ def down(name: str, hosts: Sequence[str], say: Callable[[str], None]) -> list[st
     if not hosts:
         record = dataclasses.replace(record, state=records.ENDING)
         records.write_record(record)
+    known = _known_to_ray(record) if hosts else []
     errors = end(record, ended)
-    left = tuple(n for n in record.nodes if n not in ended or n.label in errors)
-    if left:
-        records.write_record(dataclasses.replace(record, nodes=left))
+    if hosts:
+        _take_out(record, ended, errors, known)
     else:
-        shutil.rmtree(records.cluster_folder(name), ignore_errors=True)
-    if errors:
-        raise ClusterError(
-            f"{first_of(errors)}; without its head, Ray ends there by itself within a minute or so. Run "
-            f"lamarck cluster down --name {name} again when it can be reached, or remove "
-            f"{records.cluster_folder(name)}"
-        )
-    return [node.label for node in ended]
+        _clear(record, errors)
+    return Ended(
+        machines=tuple(node.label for node in ended if node.label not in errors),
+        warnings=tuple(_forgotten(record, error, alone=bool(hosts)) for error in errors.values()),
+    )
 
 
 def status(name: str | None) -> list[dict[str, Any]]:
@@ -69,13 +76,66 @@ def end(record: Record, nodes: Sequence[Node]) -> dict[str, ClusterError]:
     return {**errors, **of_head}
 
 
+def _known_to_ray(record: Record) -> list[dict[str, Any]]:
+    try:
+        return machines_of(record)
+    except ClusterError:  # the head is gone, and nobody takes any machine for alive
+        return []
+
+
+def _take_out(
+    record: Record,
+    ended: Sequence[Node],
+    errors: Mapping[str, ClusterError],
+    known: Sequence[Mapping[str, Any]],
+) -> None:
+    """Leave `ended` out of the record, and what Ray still takes for alive although it was ended."""
+    gone = {node.address for node in ended if node.label not in errors}
+    ids = [row["id"] for row in known if row["address"] in gone]
+    for node in ended:  # its secrets are here too where home folders are shared
+        shutil.rmtree(records.node_folder(record.name, node.label), ignore_errors=True)
+    records.write_record(
+        dataclasses.replace(
+            record,
+            nodes=tuple(node for node in record.nodes if node not in ended),
+            taken_out=(*record.taken_out, *ids),
+        )
+    )
+
+
+def _clear(record: Record, errors: Mapping[str, ClusterError]) -> None:
+    """Remove all that is known of the cluster, unless its head runs on: then it alone stays."""
+    here = [node for node in record.nodes if node.is_head and node.label in errors]
+    if not here:
+        shutil.rmtree(records.cluster_folder(record.name), ignore_errors=True)
+        return
+    records.write_record(dataclasses.replace(record, nodes=tuple(here)))
+    raise ClusterError(
+        f"{errors[here[0].label]}; the hosts are done with: for the head, run "
+        f"lamarck cluster down --name {record.name} again"
+    )
+
+
+def _forgotten(record: Record, error: ClusterError, *, alone: bool) -> str:
+    """What to say of a machine that could not be asked; the error begins with its name."""
+    if alone:
+        return (
+            f"{error}; it is taken out of cluster {record.name} all the same. Should it run, Ray runs on "
+            "there, and ends by itself once the cluster's head does"
+        )
+    return (
+        f"{error}; the cluster is ended all the same. Should it run, Ray ends there by itself within a "
+        "minute or so, for its head is gone"
+    )
+
+
 def _status(record: Record) -> dict[str, Any]:
     try:
         known, error = machines_of(record), None
     except ClusterError as failed:
         known, error = [], str(failed)
     alive = {row["address"]: row for row in known if row["alive"]}
-    gone = {"name": None, "cores": 0, "gpus": 0, "alive": False, "head": False}
+    gone = {"id": None, "name": None, "cores": 0, "gpus": 0, "alive": False, "head": False}
     rows = [
         {"host": node.label, "address": node.address, **alive.pop(node.address, gone)}
         for node in record.nodes
@@ -91,7 +151,10 @@ def _status(record: Record) -> dict[str, Any]:
 
 
 def machines_of(record: Record) -> list[dict[str, Any]]:
-    """What Ray knows of the cluster's machines; asked in a process of its own, with its secrets."""
+    """What Ray knows of the cluster's machines, but for those that `down` has ended.
+
+    It is asked in a process of its own, with the cluster's secrets.
+    """
     if record.state == records.ENDING or not records.is_running(record.head.pid, record.head.started):
         raise ClusterError("the process that its head hung under has ended")  # Ray would wait for it
     environment = ray_environment(records.node_folder(record.name, record.head.label))
@@ -103,7 +166,7 @@ def machines_of(record: Record) -> list[dict[str, Any]]:
         environment=environment,
     )
     rows: list[dict[str, Any]] = answer["machines"]
-    return rows
+    return [row for row in rows if row["id"] not in record.taken_out]
 
 
 def folder_there(name: str, node: Node) -> str:
