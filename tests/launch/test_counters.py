@@ -9,7 +9,9 @@ from lamarckian_cli.records import MatchResult
 
 
 def match(policy, **result):
-    return MatchResult(policy=policy, seat=0, version=1, first_version=1, env_steps=5, frames=5, result=result)
+    return MatchResult(
+        policy=policy, seat=0, version=1, first_version=1, env_steps=5, frames=5, result=result
+    )
 
 
 def test_means_are_over_the_last_matches_of_each_policy():
