@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import threading
+import time
+from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from handray import RayActorError, RayError, RayTaskError
 
-from lamarckian_cli.errors import LamarckError, RunError, TransportError
+from lamarckian_cli.errors import ClusterError, LamarckError, RunError, TransportError
 from lamarckian_cli.launch import ray_cluster
 from lamarckian_cli.launch.distributed import Actor, DistributedTraining
 from lamarckian_cli.launch.placement import Machine, Placement
@@ -105,6 +108,49 @@ def test_an_actor_that_fails_by_itself_is_the_cause(monkeypatch: Any) -> None:
     job = Training(monkeypatch, {"counters": {}}, {"counters": {}}, actor=failed(TransportError("no room")))
     with pytest.raises(LamarckError, match="no room"):
         job.training.progress()
+
+
+def test_an_actor_whose_memory_or_machine_is_gone_is_lost_and_no_fault_of_the_program(
+    monkeypatch: Any,
+) -> None:
+    job = Training(monkeypatch, {"counters": {}}, {"counters": {}}, actor=RayError("it ran out of memory"))
+    with pytest.raises(ClusterError, match=r"actors died 1 times, .* actor 0: it ran out of memory"):
+        job.training.progress()
+
+
+class Waiting(Training):
+    """A job on a cluster whose second actor has got no core in `cluster.start_timeout_s`."""
+
+    def __init__(self, monkeypatch: Any, on_shortage: str, *, first_runs: bool = True) -> None:
+        super().__init__(monkeypatch, {"counters": {}})
+        cluster = replace(self.training.job.cluster, on_shortage=on_shortage)
+        self.training.job = replace(self.training.job, cluster=cluster)
+        handle = SimpleNamespace(call=SimpleNamespace(remote=lambda *_: None))
+        long_ago = time.monotonic() - cluster.start_timeout_s - 1
+        self.training._agents = SimpleNamespace(due=lambda: False, report=dict)  # type: ignore[assignment]
+        for number, up in enumerate([1 if first_runs else None, None]):
+            self.training._actors[number] = Actor(
+                number, HERE, handle, lambda: None, partial(lambda up: up, up), long_ago
+            )
+
+
+def test_actors_that_wait_for_cores_are_not_counted_and_stop_the_job(monkeypatch: Any) -> None:
+    with pytest.raises(ClusterError, match=r"1 of 2 actors .* taken, .* take cluster\.actors=1, "):
+        Waiting(monkeypatch, "stop").training.progress()
+
+
+def test_with_shrink_the_job_goes_on_with_the_actors_that_run_and_says_so_once(monkeypatch: Any) -> None:
+    job = Waiting(monkeypatch, "shrink")
+    assert job.training.progress()["actors"] == 1
+    job.answers.append({"counters": {}})
+    job.training.progress()
+    [note] = job.training.notes
+    assert "goes on with 1" in note
+
+
+def test_without_any_actor_that_runs_shrink_has_nothing_to_go_on_with(monkeypatch: Any) -> None:
+    with pytest.raises(ClusterError, match="2 of 2 actors have not started"):
+        Waiting(monkeypatch, "shrink", first_runs=False).training.progress()
 
 
 @pytest.mark.parametrize("error", [RayError("GCS is gone"), RuntimeError("not connected"), OSError("pipe")])

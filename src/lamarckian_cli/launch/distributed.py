@@ -12,21 +12,27 @@ import itertools
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from lamarckian_cli.errors import ClusterError
 from lamarckian_cli.launch import ray_cluster
 from lamarckian_cli.launch.guardian import Guardian
+from lamarckian_cli.launch.in_thread import InThread, Silent, within
 from lamarckian_cli.launch.job import Job
 from lamarckian_cli.launch.node_agents import NodeAgents
 from lamarckian_cli.launch.placement import Machine, Placement, place, vacancies
-from lamarckian_cli.launch.ray_cluster import Calls
+from lamarckian_cli.launch.ray_cluster import Calls, Head
 from lamarckian_cli.launch.shared_folder import make_folder
 from lamarckian_cli.launch.unfit import named
 from lamarckian_cli.transport.keys import JobKeys
 
-STOP_TIMEOUT_S = 10.0
+STOP_TIMEOUT_S = 8.0
+STOP_SILENT_S = 1.0  # where nobody has answered before
+SHUT_DOWN_S = {False: 6.0, True: 3.0}  # by whether somebody was silent
+TAKE_HERE_S = 8.0  # for a checkpoint that crosses no network
+LOOK_WAIT_S = 2.0  # how long learning is not looked at because actors and machines are
 LEARNER_TRIES = 3  # machines: what fails on each of them is hardly their fault
 
 
@@ -38,8 +44,15 @@ class Actor:
     machine: Machine
     handle: Any
     run: Any  # the reference of its run; None after its end
-    ended_at: float = 0.0  # when that was seen, ...
+    up: Any = None  # a call that it has not answered yet since it was asked for, ...
+    asked_at: float = 0.0  # ... at this time, ...
+    late: bool = False  # ... which is longer ago than it may take
+    ended_at: float = 0.0  # when its end was seen, ...
     reason: str = ""  # ... and what Ray says of it
+
+    @property
+    def runs(self) -> bool:
+        return self.run is not None and self.up is None
 
 
 class DistributedTraining:
@@ -47,14 +60,17 @@ class DistributedTraining:
 
     HOST = "learner_host:LearnerHost"  # what the learner's process is, below `launch/`
 
-    def __init__(self, job: Job, stopped: threading.Event) -> None:
+    def __init__(self, job: Job, stopped: threading.Event, heard: Callable[[], None] | None = None) -> None:
+        """`heard` is called at each sign of life of the learner while the job ends."""
         self.job = job
         self.restarts = 0
         self.notes: list[str] = []  # for the user, in order
-        self._calls = Calls(stopped, job.cluster.start_timeout_s)
+        self._calls = Calls(stopped, job.cluster.start_timeout_s, heard)
         self._stopped = stopped
         self._folder: str | None = None
         self._guardian: Guardian | None = None
+        self._head: Head | None = None  # where it was started for the job
+        self._looking: InThread | None = None  # after actors and machines
         self._machines: list[Machine] = []  # as the job found them
         self._placement: Placement | None = None
         self._learner: Any = None
@@ -90,6 +106,8 @@ class DistributedTraining:
             for _ in range(count):
                 self._start_actor(len(self._actors), machine)
         self._calls.result(learning, "starting the learner")
+        learner = self._learner
+        self._calls.ping = lambda: learner.call.remote("update_under_way")
         self._calls.running = True
 
     def _start_local(self) -> Placement:
@@ -103,6 +121,8 @@ class DistributedTraining:
         self._folder = make_folder()
         self._guardian = Guardian(self._folder)
         ray_cluster.start(cores)
+        self._head = Head()
+        self._calls.take_s = TAKE_HERE_S
         here = ray_cluster.this_machine(cores)
         return Placement(learner=here, learner_device="cpu", actors=((here, actors),), wanted=actors)
 
@@ -208,18 +228,23 @@ class DistributedTraining:
             num_cpus=1,
             max_concurrency=3,
         )
-        self._actors[number] = Actor(number, machine, handle, handle.call.remote("run"))
+        run, up = handle.call.remote("run"), handle.call.remote("pid")
+        self._actors[number] = Actor(number, machine, handle, run, up, time.monotonic())
 
     # -------------------------------------------------------------- while it runs
 
     def progress(self) -> dict[str, Any]:
         """The learner's progress; also looks after actors and machines."""
+        if self._head is not None:
+            self._head.check()
         progress: dict[str, Any] = self._calls.result(self._learner.call.remote("progress"), "learning")
-        self._look_after_actors()
-        if self._agents is not None and self._agents.due():
-            self._look_after_machines(self._agents)
+        # Where Ray hangs, the learner is none the worse.
+        self._looking = self._looking or InThread(self._look_after_all)
+        if self._looking.ended(0 if self._stopped.is_set() else LOOK_WAIT_S):
+            looked, self._looking = self._looking, None
+            looked.result()
         progress["actor_restarts"] = self.restarts
-        progress["actors"] = self._sharing
+        progress["actors"] = sum(a.runs and self._is_here(a.machine) for a in list(self._actors.values()))
         if self._agents is not None:
             progress.update(self._agents.report())
         return progress
@@ -239,6 +264,15 @@ class DistributedTraining:
                 ids[f"actor {number}"] = ray.get(actor.handle.call.remote("pid"), timeout=STOP_TIMEOUT_S)
         return ids
 
+    def _look_after_all(self) -> None:
+        try:
+            self._look_after_actors()
+            self._look_after_starts()
+            if self._agents is not None and self._agents.due():
+                self._look_after_machines(self._agents)
+        except ray_cluster.ray().exceptions.RayError as error:
+            raise ClusterError(f"the Ray cluster fails: {ray_cluster.why_lost(error)}") from error
+
     def _look_after_actors(self) -> None:
         """Start those again that ended, once it is known that their machine did not end with them."""
         ray = ray_cluster.ray()
@@ -249,13 +283,13 @@ class DistributedTraining:
             try:
                 ray.get(reference)
                 reason = "it was asked to stop"
-            except ray.exceptions.RayActorError as error:
-                reason = ray_cluster.first_line(error)
             except ray.exceptions.RayTaskError as error:
                 if self._is_here(actor.machine):
                     self._check_learner()
                     raise ray_cluster.cause(error, f"actor {actor.number}") from error
                 reason = ray_cluster.first_line(error)
+            except ray.exceptions.RayError as error:  # it died, its memory ran out, its machine went, ...
+                reason = ray_cluster.why_lost(error)
             actor.run, actor.ended_at, actor.reason = None, time.monotonic(), reason
         for actor in [actor for actor in self._actors.values() if actor.run is None]:
             if self._lives(actor.machine, actor.ended_at):
@@ -265,6 +299,39 @@ class DistributedTraining:
                 self._start_actor(actor.number, actor.machine)
             elif not self._is_here(actor.machine):
                 del self._actors[actor.number]  # it went with its machine
+
+    def _look_after_starts(self) -> None:
+        """See which actors run by now: where another job has the cores, Ray lets them wait in silence."""
+        starting = {actor.up: actor for actor in self._actors.values() if actor.up is not None}
+        if not starting:
+            return
+        answered, _ = ray_cluster.ray().wait(list(starting), num_returns=len(starting), timeout=0)
+        for reference in answered:  # that it failed, its run says
+            starting[reference].up, starting[reference].late = None, False
+        since = time.monotonic() - self.job.cluster.start_timeout_s
+        late = [a for a in starting.values() if a.up is not None and a.run is not None and a.asked_at < since]
+        if self._agents is None or all(actor.late for actor in late):
+            return
+        for actor in late:
+            actor.late = True
+        self._fall_short(late)
+        self._share()
+
+    def _fall_short(self, late: list[Actor]) -> None:
+        """Stop, or note that the job goes on with the actors that run."""
+        running = sum(actor.runs for actor in self._actors.values())
+        where = ", ".join(sorted({named(actor.machine) for actor in late}))
+        what = (
+            f"{len(late)} of {len(self._actors)} actors have not started after "
+            f"{self.job.cluster.start_timeout_s:g} s: the cores of {where} are taken, probably by another job"
+        )
+        if self.job.cluster.on_shortage == "shrink" and running:
+            self.notes.append(f"{what}; training goes on with {running}, and with those once they start")
+            return
+        fewer = f"take cluster.actors={running}, go on with those by cluster.on_shortage=shrink, " * bool(
+            running
+        )
+        raise ClusterError(f"{what}; wait for that to end, {fewer}or raise cluster.start_timeout_s")
 
     def _check_learner(self) -> None:
         """Raise what ended the learner, if anything did: what others then fail of is no cause."""
@@ -318,8 +385,8 @@ class DistributedTraining:
         agents.notes.clear()
 
     def _share(self) -> None:
-        """Tell the actors among how many of them a batch is shared: those whose machine answers."""
-        sharing = max(1, sum(self._is_here(actor.machine) for actor in self._actors.values()))
+        """Tell the actors among how many a batch is shared: those whose machine answers and has a core."""
+        sharing = max(1, sum(not a.late and self._is_here(a.machine) for a in self._actors.values()))
         if sharing != self._sharing:
             self._sharing = sharing
             for actor in self._actors.values():
@@ -343,23 +410,28 @@ class DistributedTraining:
         ray = ray_cluster.ray()
         try:
             if ray.is_initialized():
-                with contextlib.suppress(ray.exceptions.RayError, RuntimeError, ValueError, OSError):
-                    self._stop_hosts()
-                with contextlib.suppress(ray.exceptions.RayError, RuntimeError, ValueError, OSError):
-                    ray.shutdown()
+                patience_s = STOP_SILENT_S if self._calls.silent else STOP_TIMEOUT_S
+                gone = (ray.exceptions.RayError, RuntimeError, ValueError, OSError, Silent)
+                with contextlib.suppress(*gone):
+                    within(patience_s + 1.0, lambda: self._stop_hosts(patience_s), "ending")
+                with contextlib.suppress(*gone):
+                    ray_cluster.shut_down(SHUT_DOWN_S[self._calls.silent])
         finally:
-            self._learner, self._agents, self._actors = None, None, {}
+            self._learner, self._agents, self._actors, self._looking = None, None, {}, None
             if self._guardian is not None:
                 self._guardian.release()
                 self._guardian = None
 
-    def _stop_hosts(self) -> None:
+    def _stop_hosts(self, patience_s: float) -> None:
         ray = ray_cluster.ray()
-        stops = [actor.handle.call.remote("stop") for actor in self._actors.values()]
+        deadline = time.monotonic() + patience_s
+        stops = [actor.handle.call.remote("stop") for actor in self._actors.values() if actor.runs]
         if self._learner is not None:
             stops.append(self._learner.call.remote("stop"))
         if self._agents is not None:
             stops += [handle.call.remote("stop") for handle in self._agents.handles()]
-        ray.wait(stops, num_returns=len(stops), timeout=STOP_TIMEOUT_S) if stops else None
-        runs = [actor.run for actor in self._actors.values() if actor.run is not None]
-        ray.wait(runs, num_returns=len(runs), timeout=STOP_TIMEOUT_S) if runs else None
+        runs = [actor.run for actor in self._actors.values() if actor.runs]
+        for references in (stops, runs):
+            if references:
+                left_s = max(0.0, deadline - time.monotonic())
+                ray.wait(references, num_returns=len(references), timeout=left_s)

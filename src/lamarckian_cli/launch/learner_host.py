@@ -13,6 +13,7 @@ import time
 from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
+from lamarckian_cli.errors import LamarckError
 from lamarckian_cli.launch.assembly import build_learners, cast_players
 from lamarckian_cli.launch.counters import Counters
 from lamarckian_cli.launch.guardian import Guardian
@@ -85,6 +86,8 @@ class LearnerHost:
         self._threads = [
             threading.Thread(target=self._guard, args=(f,)) for f in (self._receive, self._learn)
         ]
+        self._updates = 0  # begun
+        self._updating = False  # with the lock in hand: still True where an update failed midway
         self._first_update_at: float | None = None  # on this process's own clock
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -95,6 +98,10 @@ class LearnerHost:
 
     def pid(self) -> int:
         return os.getpid()
+
+    def update_under_way(self) -> int:
+        """The number of the update that is being made, from 1 on; 0 between two."""
+        return self._updates if self._updating else 0
 
     def describe(self) -> dict[str, Any]:
         """Where it listens: for the actors of this machine, and for other machines."""
@@ -128,8 +135,10 @@ class LearnerHost:
             }
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint holds, taken between two updates."""
+        """What a checkpoint holds, taken between two updates; raises what an update failed of midway."""
         with self._lock:
+            if self._updating:
+                raise self.error or LamarckError("the learner's last update failed midway")
             self._count_results()
             return {
                 "learners": {name: learner.state() for name, learner in self.learners.items()},
@@ -232,9 +241,11 @@ class LearnerHost:
         began = time.perf_counter()
         with self._lock:
             learner = self.learners[policy]
+            self._updating, self._updates = True, self._updates + 1
             report = learner.learn(batch)
             report["update_s"] = time.perf_counter() - began
             self._count_update(policy, batch, report)
+            self._updating = False
         self._publish(learner)
         self._first_update_at = self._first_update_at or time.monotonic()
 

@@ -5,6 +5,7 @@ Ray is imported here when it is needed, and what it raises leaves here as a Lama
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib
 import logging
@@ -19,16 +20,22 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from lamarckian_cli import errors
 from lamarckian_cli.errors import ClusterError, LamarckError, RunError
+from lamarckian_cli.launch import signals
 from lamarckian_cli.launch.clusters.record import Access, find_access
+from lamarckian_cli.launch.guardian import descendants, start_of
+from lamarckian_cli.launch.in_thread import InThread, Silent, within
 from lamarckian_cli.launch.placement import Machine
 from lamarckian_cli.launch.ray_probe import SET_TLS, parse_address, probe
 from lamarckian_cli.launch.settings import Cluster
 
 LOOK_S = 0.2  # how often a wait looks whether it was asked to stop
+ANSWER_S = 5.0  # within which a process that is well answers, once the job is to stop
+RESUME_HINT = "; where there is a checkpoint, go on with resume=FOLDER"
 LOOPBACK = "127.0.0.1"
 LOOPBACK_ONLY = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 """Has Ray listen on the loopback address alone, on Linux as well; read when it is imported."""
@@ -111,8 +118,9 @@ def join(cluster: Cluster) -> None:
     runtime = {} if cluster.working_dir is None else {"runtime_env": {"working_dir": cluster.working_dir}}
     _init(
         lambda why: (
-            f"{where}; no Ray cluster could be joined there: {why}; bring one up with lamarck cluster up, "
-            "give its address, or train on this machine alone with cluster=local"
+            f"{where}; no Ray cluster could be joined there: {why}; bring one up with "
+            "`lamarck cluster up --here`, give its address with cluster.address=HOST:PORT, or train on this "
+            "machine alone with cluster=local"
         ),
         address=address,
         **runtime,
@@ -149,6 +157,41 @@ def machines() -> list[Machine]:
     return sorted(found, key=lambda machine: (not machine.here, machine.name, machine.node_id))
 
 
+def shut_down(timeout_s: float) -> None:
+    """Leave the cluster, and end it where it was started here; Silent where Ray does not come to an end.
+
+    After that this process has to end by os._exit, as signals.hanging tells.
+    """
+    try:
+        within(timeout_s, ray().shutdown, "ending")
+    except Silent:
+        signals.hanging.set()
+        atexit.unregister(ray().shutdown)
+        raise
+
+
+class Head:
+    """The process of Ray's head that was started with the cluster on this machine."""
+
+    NAME = "gcs_server"
+
+    def __init__(self) -> None:
+        self._found = {p: at for p, at in descendants(os.getpid()).items() if self._name(p) == self.NAME}
+
+    def check(self) -> None:
+        """Raise a ClusterError once it has ended: Ray would wait for it, and then end this process."""
+        for pid, started in self._found.items():
+            if start_of(pid) != started:
+                raise ClusterError(f"Ray's head, process {pid} ({self.NAME}), has ended")
+
+    @staticmethod
+    def _name(pid: int) -> str:
+        try:
+            return Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
+        except OSError:
+            return ""
+
+
 def this_machine(cores: int) -> Machine:
     """The one machine of a cluster that was started for the job."""
     node_id = ray().get_runtime_context().get_node_id()
@@ -167,22 +210,90 @@ def process_on(machine: Machine, host: str, *arguments: Any, **options: Any) -> 
 class Calls:
     """Control calls that wait, up to a deadline, and look meanwhile whether the user wants to stop."""
 
-    def __init__(self, stopped: threading.Event, timeout_s: float) -> None:
-        self._stopped, self._timeout_s = stopped, timeout_s
+    def __init__(
+        self, stopped: threading.Event, timeout_s: float, heard: Callable[[], None] | None = None
+    ) -> None:
+        """`heard` is called at each sign of life of whoever is waited for after a stop."""
+        self._stopped, self._timeout_s, self._heard = stopped, timeout_s, heard
         self.running = False  # from then on a stop does not cut a call short
+        self.ping: Callable[[], Any] | None = None  # a call that gives a learner's `update_under_way`
+        self.take_s = 30.0  # what an answer may take beyond the update under way, once the job is to stop
+        self.silent = False  # somebody did not answer in time
 
     def result(self, reference: Any, doing: str) -> Any:
-        """What a call gives. Raises Interrupted, and LamarckErrors that say what was being done."""
-        deadline = time.monotonic() + self._timeout_s
-        while not ray().wait([reference], timeout=LOOK_S)[0]:
-            if self._stopped.is_set() and not self.running:
-                raise Interrupted
-            if time.monotonic() > deadline:
-                raise ClusterError(
+        """What a call gives. Raises Interrupted, and LamarckErrors that say what was being done.
+
+        After a stop, whoever still answers is waited for, and Silent raised of who does not.
+        """
+        given_up = threading.Event()
+        waiting = InThread(lambda: _value_once_there(reference, doing, given_up))
+        try:
+            self._wait(waiting, doing)
+        except BaseException as error:
+            self.silent |= isinstance(error, Silent)
+            given_up.set()
+            waiting.ended(2 * LOOK_S)  # not to shut Ray down under it
+            raise
+        return waiting.result()
+
+    def _wait(self, waiting: InThread, doing: str) -> None:
+        pulse: _Pulse | None = None
+        while not waiting.ended(LOOK_S):
+            if self._stopped.is_set():
+                if not self.running:
+                    raise Interrupted
+                if self.ping is not None:
+                    pulse = pulse or _Pulse(self.ping, self.take_s)
+                    if pulse.check(doing) and self._heard is not None:
+                        self._heard()
+            if time.monotonic() - waiting.began > self._timeout_s:
+                raise Silent(
                     f"{doing} took more than {self._timeout_s:g} s; is the machine busy, or its cores taken "
                     "by another job? Raise cluster.start_timeout_s"
                 )
-        return value(reference, doing)
+
+
+class _Pulse:
+    """Tells a process that needs its time from one that is stopped, and from a Ray that carries nothing."""
+
+    def __init__(self, ping: Callable[[], Any], take_s: float) -> None:
+        self._ping, self._take_s = ping, take_s
+        self._busy_at = time.monotonic()
+        self._first: int | None = None  # update that was under way
+        self._asked = self._ask()
+
+    def check(self, doing: str) -> bool:
+        """Whether there was an answer since the last time; Silent where that takes too long."""
+        now = time.monotonic()
+        if not self._asked.ended(0):
+            if now - self._asked.began > ANSWER_S:
+                raise Silent(f"the learner does not answer ({doing})")
+            return False
+        update = self._asked.result()
+        self._first = update if self._first is None else self._first
+        if update and update == self._first:  # after it, the answer is due
+            self._busy_at = now
+        elif now - self._busy_at > self._take_s:
+            raise Silent(f"Ray brings no answer of the learner's within {self._take_s:g} s ({doing})")
+        self._asked = self._ask()
+        return True
+
+    def _ask(self) -> InThread:
+        def ask() -> int:
+            package = ray()
+            try:
+                return int(package.get(self._ping(), timeout=2 * ANSWER_S))
+            except package.exceptions.RayError:
+                return 0  # which the call that is waited for tells better
+
+        return InThread(ask)
+
+
+def _value_once_there(reference: Any, doing: str, given_up: threading.Event) -> Any:
+    while not ray().wait([reference], timeout=LOOK_S)[0]:
+        if given_up.is_set():
+            return None
+    return value(reference, doing)
 
 
 def value(reference: Any, doing: str) -> Any:
@@ -193,8 +304,7 @@ def value(reference: Any, doing: str) -> Any:
         raise cause(error, doing) from error
     except ray().exceptions.RayError as error:
         raise Lost(
-            f"the learner's process, or its machine, was lost while {doing} ({why_lost(error)}); where there "
-            "is a checkpoint, go on with resume=FOLDER"
+            f"the learner's process, or its machine, was lost while {doing} ({why_lost(error)}){RESUME_HINT}"
         ) from error
 
 
@@ -261,6 +371,8 @@ def _why(error: Exception, said: str) -> str:
         )
     if "Version mismatch" in told:
         return "its Ray or Python is of another version: " + " ".join(str(error).split())
+    if "Could not find any running Ray" in told:  # and goes on with what Ray's own commands take
+        return "no cluster runs on this machine"
     if "No node info found" in told:
         return "no Ray runs on this machine, and a job is started from one of the cluster's machines"
     if any(word in told for word in ("SSL", "TLS", "certificate")):

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sys
+import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from lamarckian_cli.errors import LamarckError, RunError
 from lamarckian_cli.launch.counters import Counters
-from lamarckian_cli.launch.display import Display, PolicyProgress, Progress
+from lamarckian_cli.launch.display import Display, PolicyProgress, Progress, next_commands
+from lamarckian_cli.launch.in_thread import Silent
 from lamarckian_cli.launch.job import Job
 from lamarckian_cli.launch.runfolder import RunFolder
 from lamarckian_cli.launch.settings import Budget
-from lamarckian_cli.launch.signals import Stop
+from lamarckian_cli.launch.signals import GRACE_S, Stop
 from lamarckian_cli.launch.summary import Totals, summarize
 
+if TYPE_CHECKING:
+    from lamarckian_cli.launch.distributed import DistributedTraining
+
 POLL_S = 0.2
+INTERRUPTED = 130  # exit status
 IN_METRICS = ("actors", "actor_restarts", "sent_bytes", "machines", "tree_changes", "relay_bytes")
 """What a training over Ray tells of itself beside its learning."""
 
@@ -23,8 +32,9 @@ IN_METRICS = ("actors", "actor_restarts", "sent_bytes", "machines", "tree_change
 def train(job: Job, *, json_output: bool) -> dict[str, Any]:
     """Run the job and return its summary; raises a LamarckError where it cannot.
 
-    Ctrl-C and SIGTERM end it early: a checkpoint is saved, every process ended, and
-    KeyboardInterrupt raised.
+    Ctrl-C, SIGTERM and SIGHUP end it early: a checkpoint is saved, every process ended, and
+    KeyboardInterrupt raised. Over Ray, the second of them ends this process at once, and the
+    first one does where nothing answers.
     """
     job.cluster.check_here()
     stop = Stop()
@@ -34,13 +44,16 @@ def train(job: Job, *, json_output: bool) -> dict[str, Any]:
         with stop.put_off():
             folder = _folder(job)
         session = Session(job, folder, stop, quiet=json_output)
-        try:
-            summary = session.run()
-        except BaseException as error:
-            with stop.put_off():
-                _give_up(job, folder, error)
-            raise
-        folder.finish("interrupted" if session.interrupted else "finished")
+        over_ray = job.cluster.kind != "inproc"
+        watched = stop.watched(lambda again: _leave(session, again)) if over_ray else contextlib.nullcontext()
+        with watched:
+            try:
+                summary = session.run()
+            except BaseException as error:
+                with stop.put_off():
+                    _give_up(job, folder, error)
+                raise
+            folder.finish("interrupted" if session.interrupted else "finished")
     if session.interrupted:
         raise KeyboardInterrupt
     return summary
@@ -54,6 +67,29 @@ def _give_up(job: Job, folder: RunFolder, error: BaseException) -> None:
     else:
         reason = str(error) if isinstance(error, LamarckError) else f"{type(error).__name__}: {error}"
         folder.finish("failed", reason)
+
+
+def _leave(session: Session, again: bool) -> NoReturn:
+    """End this process, whose main thread may hang; `again` is whether the user asked twice.
+
+    What else belongs to the job sees that it is gone, and ends: a guardian's or Ray's task.
+    """
+    try:
+        closing = threading.Thread(target=session.display.__exit__, args=(None, None, None), daemon=True)
+        closing.start()  # gives the terminal back
+        closing.join(1.0)
+        _give_up(session.job, session.folder, KeyboardInterrupt())
+        with contextlib.suppress(OSError):
+            if not again:
+                _warn(f"nothing has answered for {GRACE_S:g} s; {session.unsaved()}")
+            _warn("interrupted")
+            sys.stdout.flush()
+    finally:
+        os._exit(INTERRUPTED)
+
+
+def _warn(text: str) -> None:
+    print(f"lamarck: {text}", file=sys.stderr, flush=True)
 
 
 def _folder(job: Job) -> RunFolder:
@@ -135,11 +171,22 @@ class Session:
         from lamarckian_cli.launch.distributed import DistributedTraining
         from lamarckian_cli.launch.ray_cluster import Interrupted
 
-        training = DistributedTraining(self.job, self.stop.event)
+        training = DistributedTraining(self.job, self.stop.event, self.stop.heard)
         self.display.phase("starting Ray, the learner and the actors")
         try:
             training.start(state)
-            self._saved_at = time.monotonic()
+            self._follow(training)
+        except Interrupted:
+            pass  # before anything was learned
+        finally:
+            training.stop()
+
+    def _follow(self, training: DistributedTraining) -> None:
+        """Watch a training that has started, to its end; what was learned is saved, if it can be had."""
+        from lamarckian_cli.launch.ray_cluster import Lost
+
+        self._saved_at = time.monotonic()
+        try:
             while not self.stop.event.wait(POLL_S):
                 progress = training.progress()
                 self.display.note(training.notes)
@@ -150,14 +197,41 @@ class Session:
                     break
                 if time.monotonic() - self._saved_at >= self.job.run.checkpoint_every_s:
                     self._save(training.state())
-            if self.version:
-                state = training.state()
-                self._take_counters(state["counters"])  # what is saved is what is told
-                self._save(state)
-        except Interrupted:
-            pass  # before anything was learned
-        finally:
-            training.stop()
+            self._save_newest(training)
+        except Silent as error:
+            if not self.stop.interrupted:
+                self._add_resume(error)
+                raise
+            with contextlib.suppress(OSError):
+                _warn(f"{error}; {self.unsaved()}")
+        except LamarckError as error:
+            if not isinstance(error, Lost):
+                with contextlib.suppress(LamarckError):  # the first one is what is told
+                    self._save_newest(training)
+            self._add_resume(error)
+            raise
+
+    def _save_newest(self, training: DistributedTraining) -> None:
+        if self.version:
+            state = training.state()
+            self._take_counters(state["counters"])  # what is saved is what is told
+            self._save(state)
+
+    def unsaved(self) -> str:
+        """What is lost when the learner cannot be asked any more."""
+        if not self.folder.has_checkpoint():
+            return "what it learned is not saved, and there is no earlier checkpoint"
+        return f"what it learned since the last checkpoint is not saved; go on with {self._resume_command()}"
+
+    def _resume_command(self) -> str:
+        return next_commands(self.folder.path, interrupted=True)[0]
+
+    def _add_resume(self, error: LamarckError) -> None:
+        """Say in the message how to go on, where there is something to go on from."""
+        from lamarckian_cli.launch.ray_cluster import RESUME_HINT
+
+        if self.folder.has_checkpoint():
+            error.args = (f"{str(error).removesuffix(RESUME_HINT)}; go on with {self._resume_command()}",)
 
     def _take_in(self, progress: dict[str, Any]) -> None:
         self._take_counters(progress["counters"])
@@ -207,12 +281,13 @@ class Session:
 
     def _save(self, state: dict[str, Any]) -> None:
         state["counters"]["seconds"] = self.counters.seconds
-        self.folder.save_checkpoint(
-            state,
-            env_steps=int(state["counters"]["env_steps"]),
-            version=self.version,
-            score=self.counters.last_return() if self.counters.full() else None,
-        )
+        with self.stop.patient():
+            self.folder.save_checkpoint(
+                state,
+                env_steps=int(state["counters"]["env_steps"]),
+                version=self.version,
+                score=self.counters.last_return() if self.counters.full() else None,
+            )
         self._saved_at = time.monotonic()
 
     def _rate(self) -> float:
