@@ -39,6 +39,8 @@ SHORT = (
     "evaluation.episodes=5",
 )
 RESUMED = ("budget.env_steps=2048",)
+SHORT_EVOLUTION = "evo.evaluations=400"
+RESUMED_EVOLUTION = "evo.evaluations=800"
 NO_RUN = ("--cfg", "-sc", "--help")
 
 _BLOCK = re.compile(
@@ -93,7 +95,9 @@ def script(page: Path) -> str:
 
 
 def shortened(line: str, *, ray: bool = False) -> str:
-    """The line, with a `lamarck train` in it made short."""
+    """The line, with a `lamarck train` or `lamarck evolve` in it made short."""
+    if line.startswith("lamarck evolve "):
+        return _shortened_evolution(line, ray=ray)
     if not line.startswith("lamarck train ") or any(flag in line.split() for flag in NO_RUN):
         return line
     if "resume=" in line:
@@ -101,6 +105,22 @@ def shortened(line: str, *, ray: bool = False) -> str:
     words = shlex.split(line)
     where = ["cluster.actors=1"] if ray else [] if "cluster=inproc" in words else ["cluster=inproc"]
     return shlex.join([*words, *where, *SHORT])
+
+
+def _shortened_evolution(line: str, *, ray: bool) -> str:
+    """Its budget cut, and drawn only where the page names the run folder, which is looked at.
+
+    The line may go on in the next one, so what is added stands in front.
+    """
+    budget = RESUMED_EVOLUTION if "resume=" in line else SHORT_EVOLUTION
+    if "evo.evaluations=" in line:
+        return re.sub(r"evo\.evaluations=\S+", budget, line)
+    added = [budget]
+    if "run.dir=" not in line:
+        added.append("run.plots=false")
+    if ray:
+        added.append("cluster.actors=1")
+    return line.replace("lamarck evolve ", f"lamarck evolve {' '.join(added)} ", 1)
 
 
 def local_links(page: Path) -> Iterator[str]:

@@ -44,7 +44,8 @@ class Ran:
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[Ran]]]:
     """Every page, run in a folder of its own; the longest ones first."""
-    order = sorted(pages.PAGES, key=lambda page: -pages.script(page).count("lamarck train"))
+    runs = re.compile("lamarck (train|evolve) ")
+    order = sorted(pages.PAGES, key=lambda page: -len(runs.findall(pages.script(page))))
     with ThreadPoolExecutor(AT_ONCE) as pool:
         yield {
             str(page.relative_to(pages.ROOT)): pool.submit(run_page, page, tmp_path_factory.mktemp(page.stem))
@@ -112,6 +113,18 @@ def test_the_tables_of_a_run_folder_are_complete(ran: dict[str, Future[Ran]]) ->
     assert {path.name for path in run.iterdir()} == files
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(2 * PAGE_TIMEOUT_S)
+def test_the_tables_of_an_evolution_are_complete(ran: dict[str, Future[Ran]]) -> None:
+    run = ran["docs/evolve.md"].result().folder / "runs" / "first"
+    page = pages.ROOT / "docs" / "evolve.md"
+    summary = json.loads((run / "summary.json").read_text())
+    named = set(pages.names_in_tables(page, "name in an evolution's summary.json"))
+    assert named == {*summary, "git", "best", "optimum"}  # these two are of a single objective
+    files = {name.rstrip("/") for name in pages.names_in_tables(page, "file in an evolution")}
+    assert {path.name for path in run.iterdir()} | {"errors.log"} == files
+
+
 @pytest.mark.parametrize("page", pages.PAGES, ids=NAMES)
 def test_only_a_few_reasons_excuse_a_block(page: Path) -> None:
     reasons = {block.skip_reason for block in pages.blocks(page)} - {None}
@@ -138,7 +151,8 @@ def test_every_key_is_in_a_table() -> None:
 def test_every_option_named_in_text_exists(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     options = {(g, o) for g, o in re.findall(r"\b([a-z]+)=([a-z][a-z_/]*)(?![\w:.])", text) if g in GROUPS}
-    own = {("env", name) for name in ("mygame", "race", "remote")} | {("experiment", "slow")}
+    own = {("env", name) for name in ("mygame", "race", "remote")}
+    own |= {("experiment", "slow"), ("problem", "beam")}
     for group, option in options - own:
         assert (pages.ROOT / "conf" / group / f"{option}.yaml").is_file(), f"{group}={option}"
 
@@ -159,7 +173,7 @@ def test_images_are_small() -> None:
 def known_keys() -> set[str]:
     """Every key of conf/, as it is written on the command line."""
     conf = pages.ROOT / "conf"
-    found = {key.name for key in keys(conf / "config.yaml") if key.value}
+    found = {key.name for name in ("config", "evolve") for key in keys(conf / f"{name}.yaml") if key.value}
     for path in conf.rglob("*.yaml"):
         group = path.relative_to(conf).parts[0]
         if group in GROUPS and group not in ("experiment", "tuned") and path.stem != "frozen":
