@@ -31,13 +31,27 @@ ARGUMENTS = (
 )
 
 
+POPULATION = (
+    *(
+        "evo=pbt",
+        "evo.population=2",
+        "evo.evaluations=1000000",
+        "problem.env_steps=1024",
+        "problem.matches=1",
+    ),
+    *("env.max_steps=40", "algo.batch_size=1024", "algo.unroll=32", "run.log_every_s=0.1"),
+    *(argument for argument in ARGUMENTS if argument.startswith("cluster")),
+)
+
+
 class Job:
     """`lamarck train` in a process of its own, which learns by now."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *words: str) -> None:
         self.folder = folder
+        words = words or ("train", *ARGUMENTS)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "lamarckian_cli.cli", "train", *ARGUMENTS, f"run.dir={folder}", "--json"],
+            [sys.executable, "-m", "lamarckian_cli.cli", *words, f"run.dir={folder}", "--json"],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -67,8 +81,11 @@ class Job:
         return found
 
 
-def test_a_second_ctrl_c_ends_it_at_once_as_an_interrupted_run(tmp_path: Path) -> None:
-    with Job(tmp_path / "run") as job:
+@pytest.mark.parametrize("words", [("train", *ARGUMENTS), ("evolve", *POPULATION)], ids=["train", "evolve"])
+def test_a_second_ctrl_c_ends_it_at_once_as_an_interrupted_run(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    with Job(tmp_path / "run", *words) as job:
         job.process.send_signal(signal.SIGINT)
         time.sleep(0.1)  # the user's fingers
         job.process.send_signal(signal.SIGINT)

@@ -29,7 +29,7 @@ UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 app = typer.Typer(
     name="lamarck",
-    help="Reinforcement learning for games, distributed, from one command line.",
+    help="Evolutionary reinforcement learning for games, distributed, from one command line.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -104,4 +104,4 @@ def main(
         typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True),
     ] = False,
 ) -> None:
-    """Reinforcement learning for games, distributed, from one command line."""
+    """Evolutionary reinforcement learning for games, distributed, from one command line."""

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import sys
-import threading
+import functools
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from lamarckian_cli.errors import LamarckError, RunError
 from lamarckian_cli.launch.counters import Counters
 from lamarckian_cli.launch.display import Display, PolicyProgress, Progress, next_commands
 from lamarckian_cli.launch.in_thread import Silent
 from lamarckian_cli.launch.job import Job
+from lamarckian_cli.launch.leaving import leave, warn
 from lamarckian_cli.launch.runfolder import RunFolder
 from lamarckian_cli.launch.settings import Budget
-from lamarckian_cli.launch.signals import GRACE_S, Stop
+from lamarckian_cli.launch.signals import Stop
 from lamarckian_cli.launch.summary import Totals, summarize
 
 if TYPE_CHECKING:
     from lamarckian_cli.launch.distributed import DistributedTraining
 
 POLL_S = 0.2
-INTERRUPTED = 130  # exit status
 IN_METRICS = ("actors", "actor_restarts", "sent_bytes", "machines", "tree_changes", "relay_bytes")
 """What a training over Ray tells of itself beside its learning."""
 
@@ -44,8 +42,10 @@ def train(job: Job, *, json_output: bool) -> dict[str, Any]:
         with stop.put_off():
             folder = _folder(job)
         session = Session(job, folder, stop, quiet=json_output)
-        over_ray = job.cluster.kind != "inproc"
-        watched = stop.watched(lambda again: _leave(session, again)) if over_ray else contextlib.nullcontext()
+        give_up = functools.partial(_give_up, job, folder, KeyboardInterrupt())
+        watched: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+        if job.cluster.kind != "inproc":
+            watched = stop.watched(functools.partial(leave, session.display, give_up, session.unsaved))
         with watched:
             try:
                 summary = session.run()
@@ -67,29 +67,6 @@ def _give_up(job: Job, folder: RunFolder, error: BaseException) -> None:
     else:
         reason = str(error) if isinstance(error, LamarckError) else f"{type(error).__name__}: {error}"
         folder.finish("failed", reason)
-
-
-def _leave(session: Session, again: bool) -> NoReturn:
-    """End this process, whose main thread may hang; `again` is whether the user asked twice.
-
-    What else belongs to the job sees that it is gone, and ends: a guardian's or Ray's task.
-    """
-    try:
-        closing = threading.Thread(target=session.display.__exit__, args=(None, None, None), daemon=True)
-        closing.start()  # gives the terminal back
-        closing.join(1.0)
-        _give_up(session.job, session.folder, KeyboardInterrupt())
-        with contextlib.suppress(OSError):
-            if not again:
-                _warn(f"nothing has answered for {GRACE_S:g} s; {session.unsaved()}")
-            _warn("interrupted")
-            sys.stdout.flush()
-    finally:
-        os._exit(INTERRUPTED)
-
-
-def _warn(text: str) -> None:
-    print(f"lamarck: {text}", file=sys.stderr, flush=True)
 
 
 def _folder(job: Job) -> RunFolder:
@@ -203,7 +180,7 @@ class Session:
                 self._add_resume(error)
                 raise
             with contextlib.suppress(OSError):
-                _warn(f"{error}; {self.unsaved()}")
+                warn(f"{error}; {self.unsaved()}")
         except LamarckError as error:
             if not isinstance(error, Lost):
                 with contextlib.suppress(LamarckError):  # the first one is what is told

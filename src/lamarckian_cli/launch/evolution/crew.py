@@ -19,12 +19,14 @@ from lamarckian_cli.errors import ClusterError
 from lamarckian_cli.launch import ray_cluster
 from lamarckian_cli.launch.evolution.job import Job
 from lamarckian_cli.launch.guardian import Guardian
+from lamarckian_cli.launch.in_thread import Silent, within
 from lamarckian_cli.launch.placement import Machine, Placement, place, vacancies
 from lamarckian_cli.launch.shared_folder import make_folder
 from lamarckian_cli.transport.exchange import Exchange
 from lamarckian_cli.transport.keys import JobKeys
 
 STOP_TIMEOUT_S = 5.0
+SHUTDOWN_TIMEOUT_S = 10.0
 MACHINES_EVERY_S = 2.0
 
 
@@ -112,17 +114,11 @@ class Crew:
         """End every process that was brought up; twice is fine."""
         ray = ray_cluster.ray()
         if ray.is_initialized():
-            with contextlib.suppress(ray.exceptions.RayError):
-                stops = [process.handle.call.remote("stop") for process in self._processes.values()]
-                runs = [process.run for process in self._processes.values()]
-                if stops:
-                    ray.wait(stops, num_returns=len(stops), timeout=STOP_TIMEOUT_S)
-                # One that is in the middle of an evaluation is not waited for.
-                _, left = ray.wait(runs, num_returns=len(runs), timeout=0.5) if runs else ([], [])
-                for process in self._processes.values():
-                    if process.run in left:
-                        self._kill(process)
-            ray.shutdown()
+            # The guardian ends whatever a Ray that does not answer leaves.
+            with contextlib.suppress(ray.exceptions.RayError, Silent):
+                within(2 * STOP_TIMEOUT_S, self._stop_workers, "ending the workers")
+            with contextlib.suppress(Silent):
+                ray_cluster.shut_down(SHUTDOWN_TIMEOUT_S)
         self._processes = {}
         if self._open:
             self.exchange.close()
@@ -132,6 +128,18 @@ class Crew:
             self._guardian = None
 
     # -------------------------------------------------------------- parts
+
+    def _stop_workers(self) -> None:
+        ray = ray_cluster.ray()
+        stops = [process.handle.call.remote("stop") for process in self._processes.values()]
+        runs = [process.run for process in self._processes.values()]
+        if stops:
+            ray.wait(stops, num_returns=len(stops), timeout=STOP_TIMEOUT_S)
+        # One that is in the middle of an evaluation is not waited for.
+        _, left = ray.wait(runs, num_returns=len(runs), timeout=0.5) if runs else ([], [])
+        for process in self._processes.values():
+            if process.run in left:
+                self._kill(process)
 
     def _start_local(self) -> Placement:
         cores, workers = ray_cluster.available_cores(), self.job.cluster.actors

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from lamarckian_cli.launch.evolution.lineage import LINEAGE, Lineage
 from lamarckian_cli.launch.evolution.pool import InprocPool, Pool, SimulatedPool
 from lamarckian_cli.launch.evolution.quality import Numbers, Quality, feasible_front, front_document
 from lamarckian_cli.launch.evolution.summary import summarize
+from lamarckian_cli.launch.leaving import leave
 from lamarckian_cli.launch.population.factory import TrainingFactory
 from lamarckian_cli.launch.process import limit_threads
 from lamarckian_cli.launch.runfolder import RunFolder
@@ -43,14 +45,18 @@ def evolve(job: Job, *, json_output: bool) -> dict[str, Any]:
         session = Session(job, stop, quiet=json_output)
         with stop.put_off():
             folder = session.open()
-        try:
-            summary = session.run()
-        except BaseException as error:
-            with stop.put_off():
-                _give_up(job, folder, error)
-            raise
-        folder.finish("interrupted" if session.interrupted else "finished")
-        session.tell_end()  # last of all: whoever reads it may have gone, which must not cost the run
+        give_up = functools.partial(_give_up, job, folder, KeyboardInterrupt())
+        watched: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+        if job.cluster.kind != "inproc":
+            watched = stop.watched(functools.partial(leave, session.display, give_up, session.unsaved))
+        with watched:
+            try:
+                summary = session.run()
+            except BaseException as error:
+                with stop.put_off():
+                    _give_up(job, folder, error)
+                raise
+            folder.finish("interrupted" if session.interrupted else "finished")
     if session.interrupted:
         raise KeyboardInterrupt
     return summary
@@ -144,6 +150,15 @@ class Session:
         """Whether a signal ended the run before its budget did."""
         return self.stop.interrupted and not self._over()
 
+    def unsaved(self) -> str:
+        """What is lost when nobody can be asked any more."""
+        if not self.folder.has_checkpoint():
+            return "what was evaluated is not saved, and there is no earlier checkpoint"
+        return (
+            "what was evaluated since the last checkpoint is not saved; go on with "
+            f"lamarck evolve resume={self.folder.path}"
+        )
+
     # -------------------------------------------------------------- at work
 
     def _evolve(self, pool: Pool, state: dict[str, Any] | None) -> None:
@@ -234,9 +249,7 @@ class Session:
         workflow, earlier = self.job.workflow, None if state is None else state["pool"]
         try:
             with self.display:
-                return start_pool(
-                    training, self.job.population, self.stop.event, workflow.deadline_s, earlier
-                )
+                return start_pool(training, self.job.population, self.stop, workflow.deadline_s, earlier)
         except Interrupted:
             return None
 
@@ -284,7 +297,7 @@ class Session:
         """Not after other exceptions, which may have left the strategy in the middle of something."""
         self._keep_traces()
         if self.collector.evaluations > self._earlier_evaluations:
-            with self.stop.put_off():
+            with self.stop.put_off(), self.stop.patient():
                 self._save()
 
     def _keep_traces(self) -> None:

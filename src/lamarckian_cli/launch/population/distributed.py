@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Collection
 from typing import Any
@@ -11,6 +10,7 @@ from lamarckian_cli.launch.distributed import DistributedTraining
 from lamarckian_cli.launch.job import Job
 from lamarckian_cli.launch.population.members import Placing, Trained
 from lamarckian_cli.launch.population.trainer import Plan, Progress
+from lamarckian_cli.launch.signals import Stop
 
 LOOK_EVERY_S = 1.0  # how often actors and machines are looked after
 
@@ -20,8 +20,8 @@ class DistributedTrainer(DistributedTraining):
 
     HOST = "population.host:PopulationHost"
 
-    def __init__(self, job: Job, plan: Plan, stopped: threading.Event) -> None:
-        super().__init__(job, stopped)
+    def __init__(self, job: Job, plan: Plan, stop: Stop) -> None:
+        super().__init__(job, stop.event, stop.heard)
         self._plan = plan
         self._looked_at = 0.0
         self._last = Progress(env_steps=0, dropped_env_steps=0, versions={}, actors=0)

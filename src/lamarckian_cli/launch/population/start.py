@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +10,7 @@ from lamarckian_cli.launch.population.evaluator import Training, member_names
 from lamarckian_cli.launch.population.inproc import InprocTrainer
 from lamarckian_cli.launch.population.pool import TrainingPool
 from lamarckian_cli.launch.population.trainer import Trainer
+from lamarckian_cli.launch.signals import Stop
 
 USUAL_MEMBERS = 8  # where the strategy has no population that could say
 
@@ -18,13 +18,13 @@ USUAL_MEMBERS = 8  # where the strategy has no population that could say
 def start_pool(
     training: Training,
     population: int | None,
-    stopped: threading.Event,
+    stop: Stop,
     deadline_s: float | None,
     state: dict[str, Any] | None,
 ) -> TrainingPool:
     """A pool with everything up, from its own earlier `state()` where there is one.
 
-    Raises ray_cluster.Interrupted once `stopped` is set meanwhile, and LamarckErrors.
+    Raises ray_cluster.Interrupted once `stop` asks meanwhile, and LamarckErrors.
     """
     settings = training.settings
     names = member_names(settings.members or population or USUAL_MEMBERS)
@@ -34,7 +34,7 @@ def start_pool(
     if job.cluster.kind == "inproc":
         trainer = InprocTrainer(job, settings.plan, earlier)
     else:
-        trainer = distributed = DistributedTrainer(job, settings.plan, stopped)
+        trainer = distributed = DistributedTrainer(job, settings.plan, stop)
         try:
             distributed.start(earlier)
         except BaseException:
