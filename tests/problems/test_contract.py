@@ -16,7 +16,8 @@ from lamarckian_cli.errors import ConfigError
 from lamarckian_cli.problems.check import check_evaluator
 from lamarckian_cli.problems.evaluator import Evaluator
 
-OPTIONS = option_names("problem")
+# Trainings need the groups of a training, and have tests of their own (tests/launch/population).
+OPTIONS = [option for option in option_names("problem") if option != "training"]
 FUNCTION = {"function": "math.fsum", "low": 0, "high": 1, "dim": 4}
 QUICK = {"waiting": {"mean_s": 0.0}, "function": FUNCTION}
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from lamarckian_cli.ec.coding import Genomes, count
+from lamarckian_cli.ec.coding import Genomes
 from lamarckian_cli.errors import ConfigError, EvaluatorError
 from lamarckian_cli.launch.assembly import cast_players
 from lamarckian_cli.launch.job import Job
@@ -54,23 +54,24 @@ class Training(Evaluator):
         return self.search.sample(n, rng)
 
     def evaluate(self, genomes: Genomes, seeds: np.ndarray) -> Results:
-        """Train all of them side by side in this process, each from first weights of its own seed."""
-        n = count(genomes)
-        names = member_names(n)
-        trainer = InprocTrainer(replace(self.job, members=names), self.settings.plan)
+        """Train one after the other in this process, each from first weights, by its own seed alone."""
+        several = [self._train(genomes, i, int(seed)) for i, seed in enumerate(seeds)]
+        return Results(
+            objectives=np.concatenate([results.objectives for results in several]),
+            cost=np.concatenate([results.cost for results in several if results.cost is not None]),
+        )
+
+    def _train(self, genomes: Genomes, index: int, seed: int) -> Results:
+        [name] = member_names(1)
+        trainer = InprocTrainer(replace(self.job, members=(name,), seed=seed), self.settings.plan)
         try:
-            for i, name in enumerate(names):
-                trainer.place(name, self.placing(genomes, i, individual=i, parent=None, seed=int(seeds[i])))
-            done: dict[int, Trained] = {}
-            while len(done) < n:
-                done.update({trained.individual: trained for trained in trainer.advance(1.0)})
+            trainer.place(name, self.placing(genomes, index, individual=0, parent=None, seed=seed))
+            done: list[Trained] = []
+            while not done:
+                done = trainer.advance(1.0)
         finally:
             trainer.close()
-        several = [self.results(done[i]) for i in range(n)]
-        return Results(
-            objectives=np.concatenate([r.objectives for r in several]),
-            cost=np.array([done[i].env_steps for i in range(n)], np.float64),
-        )
+        return self.results(done[0])
 
     def values(self, genomes: Genomes, index: int) -> dict[str, Any]:
         """What the genome at `index` stands for, by key."""
