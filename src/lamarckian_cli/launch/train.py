@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from lamarckian_cli.launch.counters import Counters
 from lamarckian_cli.launch.display import Display, PolicyProgress, Progress, next_commands
 from lamarckian_cli.launch.in_thread import Silent
 from lamarckian_cli.launch.job import Job
-from lamarckian_cli.launch.leaving import leave, warn
+from lamarckian_cli.launch.leaving import carry_out, warn
 from lamarckian_cli.launch.runfolder import RunFolder
 from lamarckian_cli.launch.settings import Budget
 from lamarckian_cli.launch.signals import Stop
@@ -42,31 +41,10 @@ def train(job: Job, *, json_output: bool) -> dict[str, Any]:
         with stop.put_off():
             folder = _folder(job)
         session = Session(job, folder, stop, quiet=json_output)
-        give_up = functools.partial(_give_up, job, folder, KeyboardInterrupt())
-        watched: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
-        if job.cluster.kind != "inproc":
-            watched = stop.watched(functools.partial(leave, session.display, give_up, session.unsaved))
-        with watched:
-            try:
-                summary = session.run()
-            except BaseException as error:
-                with stop.put_off():
-                    _give_up(job, folder, error)
-                raise
-            folder.finish("interrupted" if session.interrupted else "finished")
+        summary = carry_out(session, stop, over_ray=job.cluster.kind != "inproc")
     if session.interrupted:
         raise KeyboardInterrupt
     return summary
-
-
-def _give_up(job: Job, folder: RunFolder, error: BaseException) -> None:
-    if job.resume is None and not folder.has_checkpoint() and not folder.has_metrics():
-        folder.discard()  # it never got going: nothing half-written stays
-    elif isinstance(error, KeyboardInterrupt):
-        folder.finish("interrupted")
-    else:
-        reason = str(error) if isinstance(error, LamarckError) else f"{type(error).__name__}: {error}"
-        folder.finish("failed", reason)
 
 
 def _folder(job: Job) -> RunFolder:
@@ -193,6 +171,11 @@ class Session:
             state = training.state()
             self._take_counters(state["counters"])  # what is saved is what is told
             self._save(state)
+
+    def keeps_nothing(self) -> bool:
+        """Whether it never got going."""
+        folder = self.folder
+        return self.job.resume is None and not folder.has_checkpoint() and not folder.has_metrics()
 
     def unsaved(self) -> str:
         """What is lost when the learner cannot be asked any more."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,7 @@ from lamarckian_cli.launch.evolution.lineage import LINEAGE, Lineage
 from lamarckian_cli.launch.evolution.pool import InprocPool, Pool, SimulatedPool
 from lamarckian_cli.launch.evolution.quality import Numbers, Quality, feasible_front, front_document
 from lamarckian_cli.launch.evolution.summary import summarize
-from lamarckian_cli.launch.leaving import leave
+from lamarckian_cli.launch.leaving import carry_out
 from lamarckian_cli.launch.population.factory import TrainingFactory
 from lamarckian_cli.launch.process import limit_threads
 from lamarckian_cli.launch.runfolder import RunFolder
@@ -44,32 +43,12 @@ def evolve(job: Job, *, json_output: bool) -> dict[str, Any]:
     with stop.on_signals():
         session = Session(job, stop, quiet=json_output)
         with stop.put_off():
-            folder = session.open()
-        give_up = functools.partial(_give_up, job, folder, KeyboardInterrupt())
-        watched: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
-        if job.cluster.kind != "inproc":
-            watched = stop.watched(functools.partial(leave, session.display, give_up, session.unsaved))
-        with watched:
-            try:
-                summary = session.run()
-            except BaseException as error:
-                with stop.put_off():
-                    _give_up(job, folder, error)
-                raise
-            folder.finish("interrupted" if session.interrupted else "finished")
+            session.open()
+        summary = carry_out(session, stop, over_ray=job.cluster.kind != "inproc")
+        session.tell_end()  # last of all: whoever reads it may have gone, which must not cost the run
     if session.interrupted:
         raise KeyboardInterrupt
     return summary
-
-
-def _give_up(job: Job, folder: RunFolder, error: BaseException) -> None:
-    if job.resume is None and not folder.has_checkpoint() and not (folder.path / LINEAGE).exists():
-        folder.discard()  # it never got going: nothing half-written stays
-    elif isinstance(error, KeyboardInterrupt):
-        folder.finish("interrupted")
-    else:
-        reason = str(error) if isinstance(error, LamarckError) else f"{type(error).__name__}: {error}"
-        folder.finish("failed", reason)
 
 
 class Session:
@@ -99,7 +78,7 @@ class Session:
         self._traces = 0
         self._notes: list[str] = []
 
-    def open(self) -> RunFolder:
+    def open(self) -> None:
         """Make or open the run folder. RunError where a run to resume has nothing left to do."""
         job = self.job
         if job.resume is not None:
@@ -113,7 +92,6 @@ class Session:
             )
         words = None if self._training is None else self._training.values
         self.lineage = Lineage(self.folder.path / LINEAGE, words)
-        return self.folder
 
     def run(self) -> dict[str, Any]:
         """Evolve until the budget is spent or a signal came; the summary, which is also written."""
@@ -149,6 +127,11 @@ class Session:
     def interrupted(self) -> bool:
         """Whether a signal ended the run before its budget did."""
         return self.stop.interrupted and not self._over()
+
+    def keeps_nothing(self) -> bool:
+        """Whether it never got going."""
+        begun = self.folder.has_checkpoint() or (self.folder.path / LINEAGE).exists()
+        return self.job.resume is None and not begun
 
     def unsaved(self) -> str:
         """What is lost when nobody can be asked any more."""
