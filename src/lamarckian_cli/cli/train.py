@@ -2,57 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import typer
 
-from lamarckian_cli.cli.output import only_json, print_json
-from lamarckian_cli.cli.sweep import print_sweep, report_failures, sweep_document
+from lamarckian_cli.cli.jobs import ARGUMENTS, TO_HYDRA, hand_over
+from lamarckian_cli.cli.sweep import TRAINING
 
-HELP_FLAGS = ("--help", "-h")
-COMPLETION_FLAGS = ("-sc", "--shell-completion")
-OURS = ("--json",)
+if TYPE_CHECKING:
+    from lamarckian_cli.launch.wiring import Ended
 
 
 def register(app: typer.Typer) -> None:
     """Add the command to `app`."""
-    settings = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-    app.command("train", context_settings=settings, add_help_option=False)(train)
+    app.command("train", context_settings=TO_HYDRA, add_help_option=False)(train)
 
 
-def train(
-    context: typer.Context,
-    arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[OVERRIDES]...", help="key=value, and Hydra's own flags.")
-    ] = None,
-) -> None:
+def train(context: typer.Context, arguments: ARGUMENTS = None) -> None:
     """Train an agent."""
-    words = list(arguments or [])
-    if any(flag in words for flag in HELP_FLAGS):
-        from lamarckian_cli.cli.help_page import print_help
+    hand_over(context, list(arguments or []), "train", _run, TRAINING)
 
-        print_help(words)
-        return
-    if any(flag in words for flag in COMPLETION_FLAGS):
-        from lamarckian_cli.cli.complete import shell_completion
 
-        shell_completion(words, commands_of(context))
-        return
-    json_output = "--json" in words
-    words = [w for w in words if w not in OURS]
+def _run(words: Sequence[str], json_output: bool) -> list[Ended]:
     from lamarckian_cli.launch.wiring import run_train
 
-    with only_json(json_output):
-        jobs = run_train(words, json_output=json_output)
-    sweep = [job for job in jobs if job.overrides is not None]
-    if json_output and jobs:
-        print_json(sweep_document(sweep) if sweep else jobs[0].summary)
-    elif sweep:
-        print_sweep(sweep)
-    raise typer.Exit(report_failures(sweep))
-
-
-def commands_of(context: typer.Context) -> list[str]:
-    """The names of all commands of lamarck."""
-    parent = context.parent
-    return parent.command.list_commands(parent) if parent is not None else []  # type: ignore[attr-defined]
+    return run_train(words, json_output=json_output)

@@ -111,20 +111,12 @@ class DistributedTraining:
         self._calls.running = True
 
     def _start_local(self) -> Placement:
-        cores, actors = ray_cluster.available_cores(), self.job.cluster.actors
-        assert actors is not None
-        if actors > cores:
-            raise ClusterError(
-                f"cluster.actors is {actors}, but this machine gives {cores} cores; "
-                f"take cluster.actors={cores}, or fewer"
-            )
         self._folder = make_folder()
         self._guardian = Guardian(self._folder)
-        ray_cluster.start(cores)
+        placement = ray_cluster.start_here(self.job.cluster)
         self._head = Head()
         self._calls.take_s = TAKE_HERE_S
-        here = ray_cluster.this_machine(cores)
-        return Placement(learner=here, learner_device="cpu", actors=((here, actors),), wanted=actors)
+        return placement
 
     def _join(self) -> Placement:
         ray_cluster.join(self.job.cluster)

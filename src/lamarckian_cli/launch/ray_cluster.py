@@ -29,7 +29,7 @@ from lamarckian_cli.launch import signals
 from lamarckian_cli.launch.clusters.record import Access, find_access
 from lamarckian_cli.launch.guardian import descendants, start_of
 from lamarckian_cli.launch.in_thread import InThread, Silent, within
-from lamarckian_cli.launch.placement import Machine
+from lamarckian_cli.launch.placement import Machine, Placement
 from lamarckian_cli.launch.ray_probe import SET_TLS, parse_address, probe
 from lamarckian_cli.launch.settings import Cluster
 
@@ -101,6 +101,20 @@ def start(cores: int) -> None:
         num_cpus=cores,
         include_dashboard=False,
     )
+
+
+def start_here(cluster: Cluster) -> Placement:
+    """Start a cluster of this machine alone, for all actors; a ClusterError where it is too small."""
+    cores, actors = available_cores(), cluster.actors
+    assert actors is not None
+    if actors > cores:
+        raise ClusterError(
+            f"cluster.actors is {actors}, but this machine gives {cores} cores; "
+            f"take cluster.actors={cores}, or fewer"
+        )
+    start(cores)
+    here = this_machine(cores)
+    return Placement(learner=here, learner_device="cpu", actors=((here, actors),), wanted=actors)
 
 
 def join(cluster: Cluster) -> None:

@@ -21,7 +21,7 @@ from lamarckian_cli.config.callbacks import failure, remove_if_empty
 from lamarckian_cli.config.folders import expand_home
 from lamarckian_cli.config.resume import resume_target, resumed_config
 from lamarckian_cli.config.values import convert, shown
-from lamarckian_cli.errors import ConfigError, RunError
+from lamarckian_cli.errors import ConfigError, RunError, require
 from lamarckian_cli.launch.job import Job, MDPFactory
 from lamarckian_cli.launch.runfolder import RunFolder, find_run
 from lamarckian_cli.launch.settings import Budget, Cluster, Evaluation, Players, Run
@@ -92,21 +92,7 @@ def build_job_from(
     """`build_job` for a configuration that is already plain, as `config.yaml` of a run is."""
     if "evo" in values:
         raise ConfigError("evo is a group of lamarck evolve; such a run is shown by lamarck front")
-    for key in values:
-        if key not in KEYS:
-            raise unknown_key("", key, KEYS)
-    for group in ("algo", "env", "model"):
-        if not isinstance(values.get(group), dict):
-            raise ConfigError(
-                f"{group} is {shown(values.get(group))}; it must be one of its options, "
-                "which `lamarck list` names"
-            )
-    seed = convert(values.get("seed"), int, "seed")
-    if seed < 0:
-        raise ConfigError(f"seed is {seed}; it must be 0 or more")
-    run = values.get("run") or {}
-    if isinstance(run, dict) and not str(run.get("dir") or "").strip():
-        raise ConfigError(f"run.dir is {shown(run.get('dir'))}; give a folder, or leave it out")
+    seed, run = checked_basics(values, KEYS, needed=("algo", "env", "model"))
     env = MDPFactory(spec=values["env"])
     env.check()
     return Job(
@@ -123,6 +109,27 @@ def build_job_from(
         command_line=tuple(command_line),
         resume=resume,
     )
+
+
+def checked_basics(
+    values: dict[str, Any], keys: Sequence[str], *, needed: Sequence[str]
+) -> tuple[int, dict[str, Any]]:
+    """Seed and the `run` group; a ConfigError where a key is unknown or a needed group is none."""
+    for key in values:
+        if key not in keys:
+            raise unknown_key("", key, keys)
+    for group in needed:
+        if not isinstance(values.get(group), dict):
+            raise ConfigError(
+                f"{group} is {shown(values.get(group))}; it must be one of its options, "
+                "which `lamarck list` names"
+            )
+    seed = convert(values.get("seed"), int, "seed")
+    require(seed >= 0, "seed", seed, "it must be 0 or more")
+    run = values.get("run") or {}
+    if isinstance(run, dict) and not str(run.get("dir") or "").strip():
+        raise ConfigError(f"run.dir is {shown(run.get('dir'))}; give a folder, or leave it out")
+    return seed, run
 
 
 class Stopped(BaseException):

@@ -38,6 +38,8 @@ def test_pbt_leaves_its_lineage_and_an_agent_that_eval_takes(tmp_path):
     summary = json.loads(done.stdout)
     assert summary["evaluations"] == 6
     rows = lineage(tmp_path / "runs/p")
+    *_, last = (tmp_path / "runs/p/metrics.jsonl").read_text().splitlines()
+    assert json.loads(last)["learned_env_steps"] >= 6 * 512
     assert [row["cost"] for row in rows] == [512.0] * 6
     by_id = {row["id"]: row for row in rows}
     for row in rows:

@@ -142,19 +142,10 @@ class Crew:
                 self._kill(process)
 
     def _start_local(self) -> Placement:
-        cores, workers = ray_cluster.available_cores(), self.job.cluster.actors
-        assert workers is not None
-        if workers > cores:
-            raise ClusterError(
-                f"cluster.actors is {workers}, but this machine gives {cores} cores; "
-                f"take cluster.actors={cores}, or fewer"
-            )
         folder = make_folder()
         self._guardian = Guardian(folder)
         self._bind(f"ipc://{folder}/evaluations")
-        ray_cluster.start(cores)
-        here = ray_cluster.this_machine(cores)
-        return Placement(learner=here, learner_device="cpu", actors=((here, workers),), wanted=workers)
+        return ray_cluster.start_here(self.job.cluster)
 
     def _join(self) -> Placement:
         ray_cluster.join(self.job.cluster)

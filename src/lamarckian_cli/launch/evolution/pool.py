@@ -54,6 +54,9 @@ class Pool(Protocol):
 
     def report(self) -> PoolReport: ...
 
+    def metrics(self) -> dict[str, float]:
+        """Further numbers for the log, by name."""
+
     def keep(self, individuals: Sequence[int]) -> None:
         """Of whom something may still be asked for; everybody else is forgotten."""
 
@@ -68,6 +71,9 @@ class KeepsNothing:
     """What a pool has that evaluates genomes and forgets them."""
 
     keeps = False
+
+    def metrics(self) -> dict[str, float]:
+        return {}
 
     def keep(self, individuals: Sequence[int]) -> None:
         """Nothing is kept."""

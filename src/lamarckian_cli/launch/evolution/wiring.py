@@ -10,10 +10,9 @@ from typing import Any
 from omegaconf import DictConfig
 
 from lamarckian_cli.config import compose
-from lamarckian_cli.config.build import build, build_as, unknown_key
+from lamarckian_cli.config.build import build, build_as
 from lamarckian_cli.config.folders import expand_home
 from lamarckian_cli.config.resume import EVOLUTION, resume_target, resumed_config
-from lamarckian_cli.config.values import convert, shown
 from lamarckian_cli.errors import ConfigError, RunError, require
 from lamarckian_cli.evolution.strategy import Settings
 from lamarckian_cli.launch.evolution.job import EvaluatorFactory, Job
@@ -23,7 +22,7 @@ from lamarckian_cli.launch.population.settings import TrainingSettings
 from lamarckian_cli.launch.runfolder import RunFolder, find_run
 from lamarckian_cli.launch.settings import Cluster
 from lamarckian_cli.launch.usercode import code_of
-from lamarckian_cli.launch.wiring import Ended, TrainTask, build_job_from, run_task
+from lamarckian_cli.launch.wiring import Ended, TrainTask, build_job_from, checked_basics, run_task
 
 KEYS = ("seed", "evo", "problem", "cluster", "budget", "run", "resume")
 OF_TRAINING = ("algo", "env", "model", "players")
@@ -55,20 +54,7 @@ def job_of(overrides: Sequence[str]) -> Job:
 def build_job(config: DictConfig, *, command_line: Sequence[str] = (), resume: Path | None = None) -> Job:
     """The composed configuration as checked records; nothing is started or written."""
     values = compose.plain(config)
-    for key in values:
-        if key not in KEYS + OF_TRAINING:
-            raise unknown_key("", key, KEYS)
-    for group in ("evo", "problem"):
-        if not isinstance(values.get(group), dict):
-            raise ConfigError(
-                f"{group} is {shown(values.get(group))}; it must be one of its options, "
-                "which `lamarck list` names"
-            )
-    seed = convert(values.get("seed"), int, "seed")
-    require(seed >= 0, "seed", seed, "it must be 0 or more")
-    run = values.get("run") or {}
-    if isinstance(run, dict) and not str(run.get("dir") or "").strip():
-        raise ConfigError(f"run.dir is {shown(run.get('dir'))}; give a folder, or leave it out")
+    seed, run = checked_basics(values, KEYS + OF_TRAINING, needed=("evo", "problem"))
     workflow = build_as(Workflow, {k: v for k, v in values["evo"].items() if k in WORKFLOW}, "evo")
     budget = build_as(Budget, values.get("budget") or {}, "budget")
     require(

@@ -24,7 +24,7 @@ class DistributedTrainer(DistributedTraining):
         super().__init__(job, stop.event, stop.heard)
         self._plan = plan
         self._looked_at = 0.0
-        self._last = Progress(env_steps=0, dropped_env_steps=0, versions={}, actors=0)
+        self._last = Progress(env_steps=0, dropped_env_steps=0, actors=0)
 
     def place(self, member: str, placing: Placing) -> None:
         self._ask("place", "placing an individual", member, placing)
@@ -63,7 +63,6 @@ class DistributedTrainer(DistributedTraining):
         self._last = Progress(
             env_steps=progress["env_steps"],
             dropped_env_steps=progress["dropped_env_steps"],
-            versions=progress["versions"],
             actors=progress["actors"],
         )
 

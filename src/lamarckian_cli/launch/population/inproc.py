@@ -74,7 +74,6 @@ class InprocTrainer:
         return Progress(
             env_steps=self._env_steps,
             dropped_env_steps=self._members.dropped_env_steps,
-            versions={name: learner.version for name, learner in self._members.learners.items()},
             actors=1,
         )
 

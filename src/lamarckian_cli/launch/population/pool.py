@@ -14,7 +14,7 @@ from lamarckian_cli.launch.evolution.evaluation import Done, evaluation_seeds, f
 from lamarckian_cli.launch.evolution.pool import PoolReport, done, one_by_one
 from lamarckian_cli.launch.population.evaluator import Training
 from lamarckian_cli.launch.population.members import Trained
-from lamarckian_cli.launch.population.trainer import Progress, Trainer
+from lamarckian_cli.launch.population.trainer import Trainer
 
 NOBODY = -1
 
@@ -89,9 +89,14 @@ class TrainingPool:
     def state(self) -> dict[str, Any]:
         return {"trainer": self._trainer.state()}
 
-    def progress(self) -> Progress:
-        """How the learning stands."""
-        return self._trainer.report()
+    def metrics(self) -> dict[str, float]:
+        """Of the learning: env steps in all, those that came too late, and the actors."""
+        progress = self._trainer.report()
+        return {
+            "learned_env_steps": progress.env_steps,
+            "dropped_env_steps": progress.dropped_env_steps,
+            "actors": progress.actors,
+        }
 
     def report(self) -> PoolReport:
         now = time.monotonic()

@@ -25,7 +25,6 @@ class Progress:
 
     env_steps: int  # taken in by all learners together
     dropped_env_steps: int  # that came too late for their individual
-    versions: dict[str, int]  # of each member
     actors: int
 
 
