@@ -12,6 +12,7 @@ import time
 
 import psutil
 import pytest
+from waiting import wait_until
 
 from lamarckian_cli.errors import ClusterError, RunError
 from lamarckian_cli.launch.distributed import DistributedTraining
@@ -33,15 +34,6 @@ SMALL = (
     "algo.reuse=1",
 )
 ENOUGH = f"cluster.actors={min(2, len(os.sched_getaffinity(0)))}"
-
-
-def wait_until(holds, timeout_s=120.0):
-    """Poll a condition of another process, which cannot call us, up to a deadline."""
-    deadline = time.monotonic() + timeout_s
-    pause = threading.Event()
-    while not holds():
-        assert time.monotonic() < deadline, "it took too long"
-        pause.wait(0.1)
 
 
 def test_a_killed_actor_is_started_again_and_training_goes_on(no_children_left):
@@ -72,8 +64,13 @@ def test_a_killed_actor_is_started_again_and_training_goes_on(no_children_left):
 def test_more_actors_than_cores_are_refused_with_both_numbers():
     cores = len(os.sched_getaffinity(0))
     training = DistributedTraining(job_of(["cluster.actors=999", "run.dir=unused"]), threading.Event())
-    with pytest.raises(ClusterError, match=rf"cluster\.actors is 999, but this machine gives {cores} cores"):
-        training.start(None)
+    try:
+        with pytest.raises(
+            ClusterError, match=rf"cluster\.actors is 999, but this machine gives {cores} cores"
+        ):
+            training.start(None)
+    finally:
+        training.stop()
 
 
 def command(*arguments):

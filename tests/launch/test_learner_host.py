@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from waiting import wait_until
 
 from lamarckian_cli.launch.assembly import build_rollout, cast_players, message_unrolls, trained_policies
 from lamarckian_cli.launch.learner_host import LearnerHost
@@ -79,7 +80,7 @@ def test_a_batch_is_prepared_while_another_is_learned_from(folder: str, monkeypa
         # The next one is taken in and made ready; the one after that waits with the actor.
         assert feeder.send()
         assert feeder.send()
-        assert host._batches.full()
+        wait_until(host._batches.full)
         go_on.set()
         version = 0
         while version < 2:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from waiting import wait_until
 
 from lamarckian_cli.errors import TransportError
 from lamarckian_cli.transport import JobKeys, Message
@@ -33,13 +34,6 @@ class Ends:
         keys = None if self.keys is None else self.keys.for_clients()
         made = ExchangeWorker(self.exchange.uri, name=name, keys=keys, timeout_s=DEADLINE_S)
         return self._stack.enter_context(closing(made))
-
-    def wait(self, holds) -> None:
-        deadline = time.monotonic() + DEADLINE_S
-        pause = threading.Event()
-        while not holds():
-            assert time.monotonic() < deadline
-            pause.wait(0.01)
 
 
 @pytest.fixture(params=["ipc", "tcp"])
@@ -87,7 +81,7 @@ def test_who_has_not_joined_or_has_left_gets_nothing(ends: Ends) -> None:
     worker = ends.worker("a")
     assert ends.exchange.present() == {"a"}
     worker.close()
-    ends.wait(lambda: not ends.exchange.present())
+    wait_until(lambda: not ends.exchange.present())
     assert not ends.exchange.send("a", work(0))
     with pytest.raises(TransportError, match="closed"):
         worker.receive(0)
@@ -105,7 +99,7 @@ def test_results_that_nobody_asked_for_are_dropped_and_counted(ends: Ends) -> No
     assert number(worker.receive(DEADLINE_S)) == 1
     worker.send(work(1))
     worker.send(work(2))
-    ends.wait(lambda: ends.exchange.dropped["over capacity"] == 1)
+    wait_until(lambda: ends.exchange.dropped["over capacity"] == 1)
     item = ends.exchange.receive(DEADLINE_S)
     assert item is not None
     assert number(item[1]) == 1

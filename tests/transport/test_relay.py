@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +17,7 @@ import msgpack
 import numpy as np
 import pytest
 import zmq
+from waiting import wait_until
 
 from lamarckian_cli.errors import TransportError
 from lamarckian_cli.transport import (
@@ -134,15 +135,6 @@ def until(version: int, actor: Any, size: int = 100_000) -> list[int]:
             expected = np.arange(size, dtype=np.float32) * seen[-1]
             np.testing.assert_array_equal(message.arrays[0], expected)
     return seen
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    reached = threading.Event()
-    for _ in range(int(DEADLINE_S / 0.01)):
-        if condition():
-            return
-        reached.wait(0.01)
-    raise AssertionError("it did not become true in time")
 
 
 def test_weights_go_down_three_layers(job: Job) -> None:

@@ -7,13 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 from evolving import Bowl
+from waiting import wait_until
 
 from lamarckian_cli.errors import ConfigError, RunError
 from lamarckian_cli.launch.evolution.evolve import evolve
@@ -173,15 +172,6 @@ LONG = ["evo.evaluations=100000000", "run.checkpoint_every_s=0.2", "run.log_ever
 def start(folder: Path, *words: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "lamarckian_cli.cli", "evolve", *words, f"run.dir={folder}"]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def wait_until(holds, timeout_s: float = 100.0) -> None:
-    """Poll a condition of another process, which cannot call us, up to a deadline."""
-    deadline = time.monotonic() + timeout_s
-    pause = threading.Event()
-    while not holds():
-        assert time.monotonic() < deadline, "it took too long"
-        pause.wait(0.05)
 
 
 def checkpoints(folder: Path) -> int:
