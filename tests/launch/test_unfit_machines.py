@@ -15,7 +15,7 @@ from lamarckian_cli.errors import ClusterError, ConfigError
 from lamarckian_cli.launch.distributed import DistributedTraining
 from lamarckian_cli.launch.node_agents import NodeAgents
 from lamarckian_cli.launch.placement import Machine, Placement, place
-from lamarckian_cli.launch.ray_cluster import Interrupted
+from lamarckian_cli.launch.ray_calls import Interrupted
 from lamarckian_cli.launch.wiring import job_of
 from lamarckian_cli.transport.keys import JobKeys
 

@@ -24,7 +24,7 @@ from lamarckian_cli.bench.broadcast_cluster import PROGRAM, arrivals
 from lamarckian_cli.bench.broadcast_host import message_of, weights_of
 from lamarckian_cli.bench.local_machine import guarded_folder, local_ray
 from lamarckian_cli.bench.program import Program
-from lamarckian_cli.launch import ray_cluster
+from lamarckian_cli.launch import ray_calls
 from lamarckian_cli.transport.channel import bind_weights
 
 VERSIONS = 10  # of a block
@@ -128,7 +128,7 @@ class StoreReader:
 
     def take(self, references: list[Any]) -> float:
         """The reference comes in a list, so that Ray does not look it up before the call."""
-        vector = ray_cluster.ray().get(references[0])
+        vector = ray_calls.ray().get(references[0])
         if self._own.shape != vector.shape:
             self._own = np.empty_like(vector)
         np.copyto(self._own, vector)

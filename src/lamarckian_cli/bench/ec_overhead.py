@@ -13,7 +13,7 @@ import numpy as np
 from lamarckian_cli.bench.ec_runs import evolved, job, row, seeded
 from lamarckian_cli.ec.coding import Genomes
 from lamarckian_cli.evolution.strategy import Candidates
-from lamarckian_cli.launch import ray_cluster
+from lamarckian_cli.launch import ray_calls, ray_cluster
 from lamarckian_cli.launch.evolution.crew import Crew
 from lamarckian_cli.launch.evolution.evaluation import Done, evaluation_seeds
 from lamarckian_cli.launch.evolution.job import Job
@@ -67,7 +67,7 @@ class RayPool(KeepsNothing):
 
     def __init__(self, evolution: Job, workers: int) -> None:
         self.notes: list[str] = []
-        self._ray, self._seed = ray_cluster.ray(), evolution.seed
+        self._ray, self._seed = ray_calls.ray(), evolution.seed
         made = self._ray.remote(RayEvaluator).options(num_cpus=0)
         self._actors = [made.remote(evolution) for _ in range(workers)]
         self._ray.get([actor.ready.remote() for actor in self._actors], timeout=START_TIMEOUT_S)

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from lamarckian_cli.bench.gather_process import Sample, Tally, sending_s
-from lamarckian_cli.launch import ray_cluster
+from lamarckian_cli.launch import ray_calls
 
 IN_FLIGHT = 2  # calls of an actor: one is taken while the next one is written
 START_TIMEOUT_S = 120.0
@@ -62,7 +62,7 @@ class Actor:
         """Answered when it runs."""
 
     def run(self, sample: dict[str, Any], seconds: float) -> None:
-        ray = ray_cluster.ray()
+        ray = ray_calls.ray()
         message = Sample(**sample).load()
         until = time.monotonic() + sending_s(seconds)
         under_way: list[Any] = []

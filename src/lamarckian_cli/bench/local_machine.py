@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from lamarckian_cli.launch import ray_cluster
+from lamarckian_cli.launch import ray_calls, ray_cluster
 from lamarckian_cli.launch.guardian import Guardian
 from lamarckian_cli.launch.shared_folder import make_folder
 
@@ -30,6 +30,6 @@ def local_ray() -> Iterator[Any]:
     os.environ.setdefault("RAY_worker_niceness", "0")
     ray_cluster.start(ray_cluster.available_cores())
     try:
-        yield ray_cluster.ray()
+        yield ray_calls.ray()
     finally:
-        ray_cluster.ray().shutdown()
+        ray_calls.ray().shutdown()

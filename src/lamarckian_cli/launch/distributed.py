@@ -8,22 +8,21 @@ and one that comes is taken in; training goes on meanwhile.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from lamarckian_cli.errors import ClusterError
-from lamarckian_cli.launch import ray_cluster
+from lamarckian_cli.launch import ray_calls, ray_cluster
+from lamarckian_cli.launch.actors import Actors, Sites
 from lamarckian_cli.launch.guardian import Guardian
 from lamarckian_cli.launch.in_thread import InThread, Silent, within
 from lamarckian_cli.launch.job import Job
 from lamarckian_cli.launch.node_agents import NodeAgents
-from lamarckian_cli.launch.placement import Machine, Placement, place, vacancies
-from lamarckian_cli.launch.ray_cluster import Calls, Head
+from lamarckian_cli.launch.placement import Machine, Placement, place
+from lamarckian_cli.launch.ray_calls import Calls, Interrupted
+from lamarckian_cli.launch.ray_cluster import Head
 from lamarckian_cli.launch.shared_folder import make_folder
 from lamarckian_cli.launch.unfit import named
 from lamarckian_cli.transport.keys import JobKeys
@@ -36,25 +35,6 @@ LOOK_WAIT_S = 2.0  # how long learning is not looked at because actors and machi
 LEARNER_TRIES = 3  # machines: what fails on each of them is hardly their fault
 
 
-@dataclass(eq=False, slots=True)
-class Actor:
-    """One actor, as the driver knows it."""
-
-    number: int
-    machine: Machine
-    handle: Any
-    run: Any  # the reference of its run; None after its end
-    up: Any = None  # a call that it has not answered yet since it was asked for, ...
-    asked_at: float = 0.0  # ... at this time, ...
-    late: bool = False  # ... which is longer ago than it may take
-    ended_at: float = 0.0  # when its end was seen, ...
-    reason: str = ""  # ... and what Ray says of it
-
-    @property
-    def runs(self) -> bool:
-        return self.run is not None and self.up is None
-
-
 class DistributedTraining:
     """Starts the job's processes, watches over them, and ends them."""
 
@@ -63,7 +43,6 @@ class DistributedTraining:
     def __init__(self, job: Job, stopped: threading.Event, heard: Callable[[], None] | None = None) -> None:
         """`heard` is called at each sign of life of the learner while the job ends."""
         self.job = job
-        self.restarts = 0
         self.notes: list[str] = []  # for the user, in order
         self._calls = Calls(stopped, job.cluster.start_timeout_s, heard)
         self._stopped = stopped
@@ -72,26 +51,23 @@ class DistributedTraining:
         self._head: Head | None = None  # where it was started for the job
         self._looking: InThread | None = None  # after actors and machines
         self._machines: list[Machine] = []  # as the job found them
-        self._placement: Placement | None = None
         self._learner: Any = None
         self._channels: dict[str, str] = {}  # of the learner's machine
         self._agents: NodeAgents | None = None
-        self._actors: dict[int, Actor] = {}  # by number
-        self._sharing = 0  # among how many of them a batch is shared
-        self._spread = 0  # among how many a population's members were dealt out
+        self._actors: Actors | None = None  # once they are started
 
     # -------------------------------------------------------------- bringing up
 
     def start(self, state: dict[str, Any] | None) -> None:
         """Bring everything up, from a checkpoint's `state` where there is one.
 
-        Raises ray_cluster.Interrupted once `stopped` is set meanwhile, and LamarckErrors.
+        Raises Interrupted once `stopped` is set meanwhile, and LamarckErrors.
         """
         try:
             placement = self._start_local() if self.job.cluster.kind == "local" else self._join()
         except SystemExit as stop:  # while it starts, SIGTERM is Ray's
             self._stopped.set()
-            raise ray_cluster.Interrupted from stop
+            raise Interrupted from stop
         placement = self._find_learner(placement, state)
         learning = self._learner.call.remote("start")
         if self._agents is not None:
@@ -99,12 +75,10 @@ class DistributedTraining:
             self._calls.result(learning, "starting the learner")
             placement = self._start_agents(placement, self._agents)
             self._take_notes(self._agents)
-        self._placement = placement
         self.notes += placement.notes
-        self._sharing = self._spread = placement.total_actors
-        for machine, count in placement.actors:
-            for _ in range(count):
-                self._start_actor(len(self._actors), machine)
+        sites = Sites(placement.learner, self._channels, self._agents)
+        self._actors = Actors(self.job, placement, sites, self._check_learner)
+        self._actors.start()
         self._calls.result(learning, "starting the learner")
         learner = self._learner
         self._calls.ping = lambda: learner.call.remote("update_under_way")
@@ -130,13 +104,13 @@ class DistributedTraining:
             try:
                 self._start_learner(placement, state)
                 return placement
-            except (ClusterError, ray_cluster.Lost) as error:
+            except (ClusterError, ray_calls.Lost) as error:
                 machine = placement.learner
                 others = [other for other in self._machines if other.node_id != machine.node_id]
                 if not others or len(left_out) + 1 == LEARNER_TRIES:
                     raise
-                with contextlib.suppress(ray_cluster.ray().exceptions.RayError):
-                    ray_cluster.ray().kill(self._learner)
+                with contextlib.suppress(ray_calls.ray().exceptions.RayError):
+                    ray_calls.ray().kill(self._learner)
                 left_out.append(f"{named(machine)} is not used: {error}")
                 placement = place(self.job.cluster, others, self.job.command_line, left_out)
                 self._machines = others
@@ -190,8 +164,8 @@ class DistributedTraining:
                     agents.add(machine)
             if all(agents.is_ready(machine) for machine in placement.agents):
                 return placement
-            if self._stopped.wait(ray_cluster.LOOK_S):
-                raise ray_cluster.Interrupted
+            if self._stopped.wait(ray_calls.LOOK_S):
+                raise Interrupted
             agents.look()
             if time.monotonic() > deadline:
                 agents.give_up(placement.agents, patience_s)
@@ -202,41 +176,21 @@ class DistributedTraining:
                 fit = [machine for machine in self._machines if machine.node_id not in left_out]
                 placement = place(self.job.cluster, fit, self.job.command_line, list(left_out.values()))
 
-    def _start_actor(self, number: int, machine: Machine) -> None:
-        assert self._placement is not None
-        here = machine.node_id == self._placement.learner.node_id
-        channels = self._channels
-        if not here:
-            assert self._agents is not None
-            channels = self._agents.channels(machine)
-        handle = ray_cluster.process_on(
-            machine,
-            "actor_host:ActorHost",
-            self.job,
-            number,
-            channels,
-            self._sharing,
-            self._spread,
-            num_cpus=1,
-            max_concurrency=3,
-        )
-        run, up = handle.call.remote("run"), handle.call.remote("pid")
-        self._actors[number] = Actor(number, machine, handle, run, up, time.monotonic())
-
     # -------------------------------------------------------------- while it runs
 
     def progress(self) -> dict[str, Any]:
         """The learner's progress; also looks after actors and machines."""
         if self._head is not None:
             self._head.check()
+        assert self._actors is not None
         progress: dict[str, Any] = self._calls.result(self._learner.call.remote("progress"), "learning")
         # Where Ray hangs, the learner is none the worse.
         self._looking = self._looking or InThread(self._look_after_all)
         if self._looking.ended(0 if self._stopped.is_set() else LOOK_WAIT_S):
             looked, self._looking = self._looking, None
             looked.result()
-        progress["actor_restarts"] = self.restarts
-        progress["actors"] = sum(a.runs and self._is_here(a.machine) for a in list(self._actors.values()))
+        progress["actor_restarts"] = self._actors.restarts
+        progress["actors"] = self._actors.running()
         if self._agents is not None:
             progress.update(self._agents.report())
         return progress
@@ -249,148 +203,46 @@ class DistributedTraining:
 
     def pids(self) -> dict[str, int]:
         """Process ids of learner and actors, by name."""
-        ray = ray_cluster.ray()
+        ray = ray_calls.ray()
         ids = {"learner": self._calls.result(self._learner.call.remote("pid"), "asking for process ids")}
-        for number, actor in self._actors.items():
+        for actor in self._actors or ():
             with contextlib.suppress(ray.exceptions.RayError):
-                ids[f"actor {number}"] = ray.get(actor.handle.call.remote("pid"), timeout=STOP_TIMEOUT_S)
+                ids[f"actor {actor.number}"] = ray.get(
+                    actor.handle.call.remote("pid"), timeout=STOP_TIMEOUT_S
+                )
         return ids
 
     def _look_after_all(self) -> None:
+        actors, agents = self._actors, self._agents
+        assert actors is not None
         try:
-            self._look_after_actors()
-            self._look_after_starts()
-            if self._agents is not None and self._agents.due():
-                self._look_after_machines(self._agents)
-        except ray_cluster.ray().exceptions.RayError as error:
-            raise ClusterError(f"the Ray cluster fails: {ray_cluster.why_lost(error)}") from error
-
-    def _look_after_actors(self) -> None:
-        """Start those again that ended, once it is known that their machine did not end with them."""
-        ray = ray_cluster.ray()
-        runs = {actor.run: actor for actor in self._actors.values() if actor.run is not None}
-        ended, _ = ray.wait(list(runs), num_returns=len(runs), timeout=0) if runs else ([], [])
-        for reference in ended:
-            actor = runs[reference]
-            try:
-                ray.get(reference)
-                reason = "it was asked to stop"
-            except ray.exceptions.RayTaskError as error:
-                if self._is_here(actor.machine):
-                    self._check_learner()
-                    raise ray_cluster.cause(error, f"actor {actor.number}") from error
-                reason = ray_cluster.first_line(error)
-            except ray.exceptions.RayError as error:  # it died, its memory ran out, its machine went, ...
-                reason = ray_cluster.why_lost(error)
-            actor.run, actor.ended_at, actor.reason = None, time.monotonic(), reason
-        for actor in [actor for actor in self._actors.values() if actor.run is None]:
-            if self._lives(actor.machine, actor.ended_at):
-                self._count_restart(actor)
-                with contextlib.suppress(ray.exceptions.RayError):
-                    ray.kill(actor.handle)  # Ray may only have lost sight of it
-                self._start_actor(actor.number, actor.machine)
-            elif not self._is_here(actor.machine):
-                del self._actors[actor.number]  # it went with its machine
-
-    def _look_after_starts(self) -> None:
-        """See which actors run by now: where another job has the cores, Ray lets them wait in silence."""
-        starting = {actor.up: actor for actor in self._actors.values() if actor.up is not None}
-        if not starting:
-            return
-        answered, _ = ray_cluster.ray().wait(list(starting), num_returns=len(starting), timeout=0)
-        for reference in answered:  # that it failed, its run says
-            starting[reference].up, starting[reference].late = None, False
-        since = time.monotonic() - self.job.cluster.start_timeout_s
-        late = [a for a in starting.values() if a.up is not None and a.run is not None and a.asked_at < since]
-        if self._agents is None or all(actor.late for actor in late):
-            return
-        for actor in late:
-            actor.late = True
-        self._fall_short(late)
-        self._share()
-
-    def _fall_short(self, late: list[Actor]) -> None:
-        """Stop, or note that the job goes on with the actors that run."""
-        running = sum(actor.runs for actor in self._actors.values())
-        where = ", ".join(sorted({named(actor.machine) for actor in late}))
-        what = (
-            f"{len(late)} of {len(self._actors)} actors have not started after "
-            f"{self.job.cluster.start_timeout_s:g} s: the cores of {where} are taken, probably by another job"
-        )
-        if self.job.cluster.on_shortage == "shrink" and running:
-            self.notes.append(f"{what}; training goes on with {running}, and with those once they start")
-            return
-        fewer = f"take cluster.actors={running}, go on with those by cluster.on_shortage=shrink, " * bool(
-            running
-        )
-        raise ClusterError(f"{what}; wait for that to end, {fewer}or raise cluster.start_timeout_s")
+            actors.look()
+            if agents is not None and agents.due():
+                self._look_after_machines(actors, agents)
+                self._take_notes(agents)
+            self._take_notes(actors)
+        except ray_calls.ray().exceptions.RayError as error:
+            raise ClusterError(f"the Ray cluster fails: {ray_calls.why_lost(error)}") from error
 
     def _check_learner(self) -> None:
         """Raise what ended the learner, if anything did: what others then fail of is no cause."""
         self._calls.result(self._learner.call.remote("progress"), "learning")
 
-    def _lives(self, machine: Machine, since: float) -> bool:
-        """Whether a machine showed signs of life after that time."""
-        assert self._placement is not None
-        if machine.node_id == self._placement.learner.node_id:
-            return True
-        return self._agents is not None and self._agents.answered_since(machine, since)
-
-    def _is_here(self, machine: Machine) -> bool:
-        """Whether a machine can have actors now."""
-        assert self._placement is not None
-        if machine.node_id == self._placement.learner.node_id:
-            return True
-        return self._agents is not None and self._agents.is_ready(machine)
-
-    def _count_restart(self, actor: Actor) -> None:
-        self.restarts += 1
-        if self.restarts > self.job.cluster.restart_limit:
-            self._check_learner()
-            raise ClusterError(
-                f"actors died {self.restarts} times, more than cluster.restart_limit="
-                f"{self.job.cluster.restart_limit}; the last, actor {actor.number}: {actor.reason}"
-            )
-
-    def _look_after_machines(self, agents: NodeAgents) -> None:
+    def _look_after_machines(self, actors: Actors, agents: NodeAgents) -> None:
         """Take in machines that came, do without those that went, and keep the number of actors."""
-        assert self._placement is not None
         present = ray_cluster.machines()
         gone = agents.keep(machine.node_id for machine in present)
         gone += agents.look()
         for machine in gone + agents.full():
-            self._let_go(machine)
-        running = Counter(actor.machine.node_id for actor in self._actors.values())
-        usable = [machine for machine in present if self._is_here(machine)]
-        for machine in vacancies(self._placement, usable, running):
-            self._start_actor(next(n for n in itertools.count() if n not in self._actors), machine)
-            running[machine.node_id] += 1
+            actors.let_go(machine)
         # A machine gets weights, and an agent for them, once actors are to start there.
-        fresh = [machine for machine in present if machine not in usable and not agents.knows(machine)]
-        for machine in {m.node_id: m for m in vacancies(self._placement, usable + fresh, running)}.values():
+        for machine in actors.fill(present):
             agents.add(machine)
-        self._share()
-        self._take_notes(agents)
+        actors.share()
 
-    def _take_notes(self, agents: NodeAgents) -> None:
-        self.notes += agents.notes
-        agents.notes.clear()
-
-    def _share(self) -> None:
-        """Tell the actors among how many a batch is shared: those whose machine answers and has a core."""
-        sharing = max(1, sum(not a.late and self._is_here(a.machine) for a in self._actors.values()))
-        if sharing != self._sharing:
-            self._sharing = sharing
-            for actor in self._actors.values():
-                actor.handle.call.remote("share_among", sharing)
-
-    def _let_go(self, machine: Machine) -> None:
-        """The actors of a machine whose agent is gone are of no use, if they still run."""
-        ray = ray_cluster.ray()
-        for actor in [a for a in self._actors.values() if a.machine.node_id == machine.node_id]:
-            with contextlib.suppress(ray.exceptions.RayError):
-                ray.kill(actor.handle)
-            del self._actors[actor.number]
+    def _take_notes(self, of: NodeAgents | Actors) -> None:
+        self.notes += of.notes
+        of.notes.clear()
 
     # -------------------------------------------------------------- the end
 
@@ -399,7 +251,7 @@ class DistributedTraining:
 
         Of a cluster that is gone nothing is raised: it would hide what the training ended of.
         """
-        ray = ray_cluster.ray()
+        ray = ray_calls.ray()
         try:
             if ray.is_initialized():
                 patience_s = STOP_SILENT_S if self._calls.silent else STOP_TIMEOUT_S
@@ -409,21 +261,21 @@ class DistributedTraining:
                 with contextlib.suppress(*gone):
                     ray_cluster.shut_down(SHUT_DOWN_S[self._calls.silent])
         finally:
-            self._learner, self._agents, self._actors, self._looking = None, None, {}, None
+            self._learner, self._agents, self._actors, self._looking = None, None, None, None
             if self._guardian is not None:
                 self._guardian.release()
                 self._guardian = None
 
     def _stop_hosts(self, patience_s: float) -> None:
-        ray = ray_cluster.ray()
+        ray = ray_calls.ray()
         deadline = time.monotonic() + patience_s
-        stops = [actor.handle.call.remote("stop") for actor in self._actors.values() if actor.runs]
+        running = [actor for actor in self._actors or () if actor.runs]
+        stops = [actor.handle.call.remote("stop") for actor in running]
         if self._learner is not None:
             stops.append(self._learner.call.remote("stop"))
         if self._agents is not None:
             stops += [handle.call.remote("stop") for handle in self._agents.handles()]
-        runs = [actor.run for actor in self._actors.values() if actor.runs]
-        for references in (stops, runs):
+        for references in (stops, [actor.run for actor in running]):
             if references:
                 left_s = max(0.0, deadline - time.monotonic())
                 ray.wait(references, num_returns=len(references), timeout=left_s)

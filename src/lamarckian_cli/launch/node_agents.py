@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lamarckian_cli.errors import ClusterError, LamarckError
-from lamarckian_cli.launch import ray_cluster
+from lamarckian_cli.launch import ray_calls, ray_cluster
 from lamarckian_cli.launch.placement import Machine
 from lamarckian_cli.launch.settings import Cluster
 from lamarckian_cli.launch.unfit import Unfit, check_fit, clock_note, named, why_ended
@@ -160,7 +160,7 @@ class NodeAgents:
         for agent in list(self._agents.values()):
             try:
                 self._look_at(agent, now)
-            except (LamarckError, ray_cluster.ray().exceptions.RayError) as error:
+            except (LamarckError, ray_calls.ray().exceptions.RayError) as error:
                 self._set_aside(agent, str(error) if isinstance(error, LamarckError) else why_ended(error))
                 dead.append(agent.machine)
         self._looked_at = now
@@ -171,7 +171,7 @@ class NodeAgents:
         return self._clock() - self._looked_at >= LOOK_EVERY_S
 
     def _look_at(self, agent: Agent, now: float) -> None:
-        ray = ray_cluster.ray()
+        ray = ray_calls.ray()
         if not ray.wait([agent.pending], timeout=0)[0]:
             if now - agent.answered_at > self._silence_s(agent) and not agent.silent:
                 self._fall_silent(agent)
@@ -179,7 +179,7 @@ class NodeAgents:
         try:
             answer = ray.get(agent.pending)
         except ray.exceptions.RayTaskError as error:
-            raise ray_cluster.cause(error, "starting a node agent") from error
+            raise ray_calls.cause(error, "starting a node agent") from error
         except ray.exceptions.ActorUnavailableError:  # Ray lost sight of it: it may be there still
             agent.pending = agent.handle.call.remote(agent.doing, *agent.asked)
             return
@@ -248,8 +248,8 @@ class NodeAgents:
     def _forget(self, agent: Agent) -> None:
         self._take_out(agent)
         self._agents.pop(agent.machine.node_id, None)
-        with contextlib.suppress(ray_cluster.ray().exceptions.RayError):
-            ray_cluster.ray().kill(agent.handle)
+        with contextlib.suppress(ray_calls.ray().exceptions.RayError):
+            ray_calls.ray().kill(agent.handle)
 
     # -------------------------------------------------------------- the tree
 

@@ -124,7 +124,7 @@ class Session:
 
     def _run_distributed(self, state: dict[str, Any] | None) -> None:
         from lamarckian_cli.launch.distributed import DistributedTraining
-        from lamarckian_cli.launch.ray_cluster import Interrupted
+        from lamarckian_cli.launch.ray_calls import Interrupted
 
         training = DistributedTraining(self.job, self.stop.event, self.stop.heard)
         self.display.phase("starting Ray, the learner and the actors")
@@ -138,7 +138,7 @@ class Session:
 
     def _follow(self, training: DistributedTraining) -> None:
         """Watch a training that has started, to its end; what was learned is saved, if it can be had."""
-        from lamarckian_cli.launch.ray_cluster import Lost
+        from lamarckian_cli.launch.ray_calls import Lost
 
         self._saved_at = time.monotonic()
         try:
@@ -188,7 +188,7 @@ class Session:
 
     def _add_resume(self, error: LamarckError) -> None:
         """Say in the message how to go on, where there is something to go on from."""
-        from lamarckian_cli.launch.ray_cluster import RESUME_HINT
+        from lamarckian_cli.launch.ray_calls import RESUME_HINT
 
         if self.folder.has_checkpoint():
             error.args = (f"{str(error).removesuffix(RESUME_HINT)}; go on with {self._resume_command()}",)

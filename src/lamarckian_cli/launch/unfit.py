@@ -14,7 +14,7 @@ from importlib import metadata
 from typing import Any
 
 from lamarckian_cli.errors import ClusterError
-from lamarckian_cli.launch import ray_cluster
+from lamarckian_cli.launch import ray_calls
 from lamarckian_cli.launch.placement import Machine
 
 CLOCKS_DIFFER_S = 60.0  # beyond which certificates and logs become a nuisance
@@ -122,9 +122,9 @@ def why_ended(error: Exception) -> str:
             "the Python that Ray runs there has no lamarckian-cli; install the same version as here "
             "(docker/install.sh does it)"
         )
-    if isinstance(error, ray_cluster.ray().exceptions.RayActorError):
+    if isinstance(error, ray_calls.ray().exceptions.RayActorError):
         return "its node agent has ended, or Ray cannot reach it"
-    return f"Ray cannot run a node agent there: {ray_cluster.first_line(error)}"
+    return f"Ray cannot run a node agent there: {ray_calls.first_line(error)}"
 
 
 def _without_numbers(why: str) -> str:

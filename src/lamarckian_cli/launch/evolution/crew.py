@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lamarckian_cli.errors import ClusterError
-from lamarckian_cli.launch import ray_cluster
+from lamarckian_cli.launch import ray_calls, ray_cluster
 from lamarckian_cli.launch.evolution.job import Job
 from lamarckian_cli.launch.guardian import Guardian
 from lamarckian_cli.launch.in_thread import Silent, within
@@ -64,13 +64,13 @@ class Crew:
     def start(self) -> None:
         """Bring all workers up; returns when each has joined.
 
-        Raises ray_cluster.Interrupted once `stopped` is set meanwhile, and LamarckErrors.
+        Raises ray_calls.Interrupted once `stopped` is set meanwhile, and LamarckErrors.
         """
         try:
             self._placement = self._start_local() if self.job.cluster.kind == "local" else self._join()
         except SystemExit as stop:  # while it starts, SIGTERM is Ray's
             self._stopped.set()
-            raise ray_cluster.Interrupted from stop
+            raise ray_calls.Interrupted from stop
         self.notes += self._placement.notes
         for machine, count in self._placement.actors:
             for _ in range(count):
@@ -106,13 +106,13 @@ class Crew:
 
     def pids(self) -> dict[str, int]:
         """Process ids of the workers, by name."""
-        ray = ray_cluster.ray()
+        ray = ray_calls.ray()
         calls = {name: p.handle.call.remote("pid") for name, p in self._processes.items()}
         return {name: int(ray.get(call, timeout=STOP_TIMEOUT_S)) for name, call in calls.items()}
 
     def stop(self) -> None:
         """End every process that was brought up; twice is fine."""
-        ray = ray_cluster.ray()
+        ray = ray_calls.ray()
         if ray.is_initialized():
             # The guardian ends whatever a Ray that does not answer leaves.
             with contextlib.suppress(ray.exceptions.RayError, Silent):
@@ -130,7 +130,7 @@ class Crew:
     # -------------------------------------------------------------- parts
 
     def _stop_workers(self) -> None:
-        ray = ray_cluster.ray()
+        ray = ray_calls.ray()
         stops = [process.handle.call.remote("stop") for process in self._processes.values()]
         runs = [process.run for process in self._processes.values()]
         if stops:
@@ -177,14 +177,14 @@ class Crew:
 
     def _await_all(self) -> None:
         deadline = time.monotonic() + self.job.cluster.start_timeout_s
-        ray = ray_cluster.ray()
+        ray = ray_calls.ray()
         while missing := set(self._processes) - self.exchange.present():
-            ended, _ = ray.wait([p.run for p in self._processes.values()], timeout=ray_cluster.LOOK_S)
+            ended, _ = ray.wait([p.run for p in self._processes.values()], timeout=ray_calls.LOOK_S)
             for process in self._processes.values():
                 if process.run in ended:
                     self._raise(process)
             if self._stopped.is_set():
-                raise ray_cluster.Interrupted
+                raise ray_calls.Interrupted
             if time.monotonic() > deadline:
                 raise ClusterError(
                     f"after {self.job.cluster.start_timeout_s:g} s {len(missing)} of {len(self._processes)} "
@@ -193,18 +193,16 @@ class Crew:
                 )
 
     def _raise(self, process: Process) -> None:
-        ray = ray_cluster.ray()
+        ray = ray_calls.ray()
         try:
             ray.get(process.run)
         except ray.exceptions.RayTaskError as error:
-            raise ray_cluster.cause(error, process.name) from error
+            raise ray_calls.cause(error, process.name) from error
         except ray.exceptions.RayActorError as error:
-            raise ClusterError(
-                f"{process.name} died at its start: {ray_cluster.first_line(error)}"
-            ) from error
+            raise ClusterError(f"{process.name} died at its start: {ray_calls.first_line(error)}") from error
 
     def _ended(self) -> dict[Process, str]:
-        ray = ray_cluster.ray()
+        ray = ray_calls.ray()
         runs = {process.run: process for process in self._processes.values()}
         over, _ = ray.wait(list(runs), num_returns=len(runs), timeout=0) if runs else ([], [])
         ended = {}
@@ -213,9 +211,9 @@ class Crew:
                 ray.get(reference)
                 reason = "it was asked to stop"
             except ray.exceptions.RayActorError as error:
-                reason = ray_cluster.first_line(error).rstrip(".")
+                reason = ray_calls.first_line(error).rstrip(".")
             except ray.exceptions.RayTaskError as error:
-                reason = str(ray_cluster.cause(error, runs[reference].name))
+                reason = str(ray_calls.cause(error, runs[reference].name))
             ended[runs[reference]] = reason
             self._kill(runs[reference])  # Ray may only have lost sight of it
         return ended
@@ -226,7 +224,7 @@ class Crew:
         return vacancies(self._placement, _without_gpus(ray_cluster.machines()), running)
 
     def _kill(self, process: Process) -> None:
-        ray = ray_cluster.ray()
+        ray = ray_calls.ray()
         with contextlib.suppress(ray.exceptions.RayError):
             ray.kill(process.handle)
 

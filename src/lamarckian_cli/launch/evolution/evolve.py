@@ -202,7 +202,7 @@ class Session:
             )
         from lamarckian_cli.launch.evolution.crew import Crew
         from lamarckian_cli.launch.evolution.workers import WorkerPool
-        from lamarckian_cli.launch.ray_cluster import Interrupted
+        from lamarckian_cli.launch.ray_calls import Interrupted
 
         crew = Crew(job, self.stop.event)
         self.display.phase("starting Ray and the workers")
@@ -226,7 +226,7 @@ class Session:
     def _start_training(self, training: Training, state: dict[str, Any] | None) -> Pool | None:
         """The members of a population; None where a signal came meanwhile."""
         from lamarckian_cli.launch.population.start import start_pool
-        from lamarckian_cli.launch.ray_cluster import Interrupted
+        from lamarckian_cli.launch.ray_calls import Interrupted
 
         self.display.phase("starting the learners and the actors")
         workflow, earlier = self.job.workflow, None if state is None else state["pool"]

@@ -24,7 +24,7 @@ def start_pool(
 ) -> TrainingPool:
     """A pool with everything up, from its own earlier `state()` where there is one.
 
-    Raises ray_cluster.Interrupted once `stop` asks meanwhile, and LamarckErrors.
+    Raises ray_calls.Interrupted once `stop` asks meanwhile, and LamarckErrors.
     """
     settings = training.settings
     names = member_names(settings.members or population or USUAL_MEMBERS)

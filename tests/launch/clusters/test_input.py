@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from clusterrecords import silent
 
 from lamarckian_cli.errors import ClusterError
 from lamarckian_cli.launch.clusters import record as records
@@ -20,14 +21,6 @@ from lamarckian_cli.launch.clusters.ssh import ask
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "my home"
-    folder.mkdir()
-    monkeypatch.setenv("HOME", str(folder))
-    return folder
-
-
-@pytest.fixture(autouse=True)
 def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is refused is refused before any machine is asked to start anything."""
 
@@ -35,10 +28,6 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("something was started")
 
     monkeypatch.setattr("lamarckian_cli.launch.clusters.bringup._start_node", start)
-
-
-def silent(_: str) -> None:
-    """Nobody watches."""
 
 
 def refused(**keys: object) -> str:
