@@ -9,9 +9,8 @@ from clusterrecords import script
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "my home"
-    folder.mkdir()
+def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path_factory.mktemp("my home")
     monkeypatch.setenv("HOME", str(folder))
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     return folder
