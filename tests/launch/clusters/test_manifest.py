@@ -140,7 +140,7 @@ def test_every_pod_has_tls_shared_memory_and_whole_mounts(tmp_path: Path) -> Non
 
 
 def test_images_are_those_of_the_docker_folder(tmp_path: Path) -> None:
-    text = (Path(__file__).parents[2] / "docker" / "README.md").read_text()
+    text = (Path(__file__).parents[3] / "docker" / "README.md").read_text()
     images = {
         pod["containers"][0]["image"] for pod in pods(written(tmp_path, kind="kuberay", images="here/"))
     }
