@@ -158,6 +158,7 @@ class MatchResult:
     env_steps: int
     frames: int
     result: dict[str, float]  # "return", and whatever the game reports
+    opponent: str = ""  # whom of the pool it met; told once a match, of the first seat that trains
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,3 +168,25 @@ class Weights:
     policy: str
     version: int  # optimizer steps that produced them
     vector: np.ndarray  # [P] float32
+
+
+# ------------------------------------------------------------------ self-play
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pairings:
+    """Whom each policy meets that learns: what actors draw opponents by, one for a whole match.
+
+    The pool's snapshots stand in numbered places, and their weights are published by `place_name`.
+    """
+
+    version: int  # the newest counts
+    opponents: tuple[str, ...]  # who stands in each place; "" where nobody does
+    numbers: tuple[int, ...]  # of these snapshots, which is the version of the weights in their place
+    learners: tuple[str, ...]
+    chances: np.ndarray  # [learners, places] float64; each row sums to 1, and 0 where nobody stands
+
+
+def place_name(place: int) -> str:
+    """What weights of whoever stands in a place of the pool are published by."""
+    return f"pool/{place}"

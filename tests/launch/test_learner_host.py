@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from waiting import wait_until
 
-from lamarckian_cli.launch.assembly import build_rollout, cast_players, message_unrolls, trained_policies
+from lamarckian_cli.launch.assembly import build_rollout, message_unrolls, trained_policies
+from lamarckian_cli.launch.casting import cast_players
 from lamarckian_cli.launch.learner_host import LearnerHost
 from lamarckian_cli.launch.wiring import job_of
 from lamarckian_cli.transport.channel import connect_gather, connect_weights

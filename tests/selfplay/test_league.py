@@ -12,6 +12,7 @@ import pytest
 from lamarckian_cli.errors import ConfigError
 from lamarckian_cli.launch import checkpoint
 from lamarckian_cli.seeding import stream
+from lamarckian_cli.selfplay.choice import choose
 from lamarckian_cli.selfplay.league import League
 from lamarckian_cli.selfplay.payoff import DRAW, LOSS, WIN
 from lamarckian_cli.selfplay.settings import SelfPlay
@@ -22,7 +23,7 @@ EVERY = 100
 def league_of(matchmaking: str = "uniform", *, snapshots: int = 1, **settings: Any) -> League:
     """One policy, main, with some snapshots of it."""
     given = {"add_every_env_steps": EVERY, **settings}
-    league = League(SelfPlay(matchmaking=matchmaking, **given), stream(0, "league"))
+    league = League(SelfPlay(matchmaking=matchmaking, **given))
     league.enroll("main")
     for number in range(snapshots):
         offer(league, number * EVERY)
@@ -37,17 +38,23 @@ def offer(league: League, env_steps: int, policy: str = "main") -> str | None:
 def play(league: League, matches: int, score: Any, learner: str = "main") -> Counter[str]:
     """So many matches of `learner`; `score` is a result, or a function from the opponent's name to one."""
     met: Counter[str] = Counter()
+    rng = stream(0, "opponents")
     for _ in range(matches):
-        opponent = league.opponent(learner).name
+        opponent = drawn(league, learner, rng)
         met[opponent] += 1
-        league.report(learner, opponent, score(opponent) if callable(score) else score)
+        league.record(learner, opponent, score(opponent) if callable(score) else score)
     return met
+
+
+def drawn(league: League, learner: str, rng: np.random.Generator) -> str:
+    names, chances = league.chances(learner)
+    return names[choose(chances, rng)]
 
 
 def test_a_snapshot_is_taken_at_the_start_and_every_so_many_env_steps() -> None:
     league = league_of(snapshots=0)
     with pytest.raises(ValueError, match="nobody to meet"):
-        league.opponent("main")
+        league.chances("main")
     taken = [offer(league, env_steps) for env_steps in (0, 40, 99, 100, 150, 205, 304, 305)]
     assert taken == ["main#0", None, None, "main#1", None, "main#2", None, "main#3"]
 
@@ -82,17 +89,6 @@ def test_who_only_beats_its_newest_self_is_not_ready() -> None:
         for _ in range(300):
             league.record("main", name, WIN)
     assert offer(league, 210) == "main#3"
-
-
-def test_one_opponent_is_held_for_the_whole_match() -> None:
-    league = league_of("latest", capacity=1)
-    first = league.opponent("main")
-    assert offer(league, EVERY) == "main#1"
-    assert first.name in league.pool  # over the capacity, for its match is under way
-    assert league.opponent("main").name == "main#1"
-    league.report("main", first.name, DRAW)
-    assert league.pool.names == ("main#1",)
-    league.abandon("main#1")
 
 
 def test_who_leaves_the_pool_leaves_table_ratings_and_qualities() -> None:
@@ -212,6 +208,22 @@ def test_a_policy_that_was_given_anothers_weights_has_its_standing() -> None:
     assert rates[second, snapshot] == rates[main, snapshot] > 0.5
 
 
+def test_who_is_given_the_weights_of_one_who_was_remembered_stands_as_it_did() -> None:
+    league = league_of("latest")
+    league.enroll("second")
+    play(league, 10, WIN)
+    league.remember("12", like="main")
+    play(league, 30, LOSS)
+    league.enroll("second", like="12")
+    assert league.ratings["second"].mean == league.ratings["12"].mean > league.ratings["main"].mean
+    rates = league.payoff.win_rates()
+    main, second, snapshot = league.payoff.rows(("main", "second", "main#0"))
+    assert rates[second, snapshot] > 0.5 > rates[main, snapshot]
+    league.forget("12")
+    assert set(league.payoff.players) == {"main", "second", "main#0"}
+    assert league.policies == ("main", "second")
+
+
 def test_names_and_numbers_that_cannot_work_are_refused() -> None:
     league = league_of(capacity=1)
     with pytest.raises(ConfigError, match=r"a policy is called 'main#1'"):
@@ -221,7 +233,7 @@ def test_names_and_numbers_that_cannot_work_are_refused() -> None:
     ):
         league.enroll("second")
     with pytest.raises(ValueError, match="there is no pool"):
-        League(SelfPlay(), stream(0))
+        League(SelfPlay())
 
 
 @pytest.mark.parametrize("matchmaking", ["latest", "uniform", "mixed", "pfsp", "nash"])
@@ -233,8 +245,8 @@ def test_a_restored_league_goes_on_as_if_it_had_not_stopped(
         met = []
         for step in range(first, first + 135):
             offer(league, step * 10)
-            opponent = league.opponent("main").name
-            league.report("main", opponent, (WIN, LOSS, WIN, DRAW)[step % 4])
+            opponent = drawn(league, "main", stream(0, "step", step))
+            league.record("main", opponent, (WIN, LOSS, WIN, DRAW)[step % 4])
             met.append(opponent)
         return met
 
@@ -248,14 +260,3 @@ def test_a_restored_league_goes_on_as_if_it_had_not_stopped(
     checkpoint.save(tmp_path / "b.ckpt", league.state())
     checkpoint.save(tmp_path / "c.ckpt", restored.state())
     assert (tmp_path / "b.ckpt").read_bytes() == (tmp_path / "c.ckpt").read_bytes()
-
-
-def test_matches_that_were_under_way_hold_nothing_after_a_restart() -> None:
-    league = league_of("latest", capacity=1)
-    league.opponent("main")
-    offer(league, EVERY)
-    assert len(league.pool) == 2
-    restored = league_of("latest", capacity=1, snapshots=0)
-    restored.restore(league.state())
-    assert restored.pool.names == ("main#1",)
-    assert set(restored.payoff.players) == {"main", "main#1"}

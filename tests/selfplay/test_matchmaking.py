@@ -15,6 +15,7 @@ from scipy.stats import chisquare
 from lamarckian_cli.errors import ConfigError
 from lamarckian_cli.launch import checkpoint
 from lamarckian_cli.selfplay import matchmaking
+from lamarckian_cli.selfplay.choice import choose
 from lamarckian_cli.selfplay.quality import Quality
 from lamarckian_cli.selfplay.settings import SelfPlay
 
@@ -48,7 +49,7 @@ def test_opponents_are_met_as_often_as_the_formula_says(case: str) -> None:
     rule, expected = CASES[case]
     chances, rng = rule(), np.random.default_rng(3)
     np.testing.assert_allclose(chances, expected, atol=1e-7)
-    met = np.bincount([matchmaking.choose(chances, rng) for _ in range(20_000)], minlength=len(expected))
+    met = np.bincount([choose(chances, rng) for _ in range(20_000)], minlength=len(expected))
     assert met[expected == 0].sum() == 0
     likely = expected > 0
     if likely.sum() > 1:
@@ -61,7 +62,7 @@ def test_opponents_are_met_as_often_as_the_formula_says(case: str) -> None:
 def test_who_has_no_chance_is_never_chosen(weights: list[float], seed: int) -> None:
     chances = np.array(weights) / sum(weights)
     for rng in (np.random.default_rng(seed), Fixed(0.0), Fixed(np.nextafter(1.0, 0.0))):
-        assert chances[matchmaking.choose(chances, rng)] > 0  # type: ignore[arg-type]
+        assert chances[choose(chances, rng)] > 0  # type: ignore[arg-type]
 
 
 class Fixed:
@@ -126,7 +127,7 @@ def test_qualities_of_equally_weak_opponents_fall_alike_however_often_they_are_d
     quality.restore({"names": list("abc"), "quality": [0.0, -1.0, -2.0]})
     for _ in range(3000):
         chances = np.exp(quality.of("abc"))
-        quality.beaten("abc"[matchmaking.choose(chances / chances.sum(), rng)], "abc")
+        quality.beaten("abc"[choose(chances / chances.sum(), rng)], "abc")
     lost = np.array([0.0, -1.0, -2.0]) - quality.of("abc")
     np.testing.assert_allclose(lost, 3000 * 0.01 / 3, rtol=0.1)
 

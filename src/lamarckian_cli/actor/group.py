@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lamarckian_cli.actor.buffers import UnrollBuffer
-from lamarckian_cli.actor.policy import Policy
+from lamarckian_cli.actor.stack import Stack
 from lamarckian_cli.model.architecture import Architecture
-from lamarckian_cli.model.stacked import make_stacked
 from lamarckian_cli.records import SeatSpec, Unrolls, Weights
 
 if TYPE_CHECKING:
     from lamarckian_cli.actor.players import Player
 
 
-class PolicyGroup(Policy):
+class PolicyGroup(Stack):
     """The members `names`, with a stream of random actions for all of them."""
 
     def __init__(
@@ -41,17 +40,18 @@ class PolicyGroup(Policy):
         if slots % len(names):
             raise ValueError(f"{slots} players cannot be shared out evenly among {len(names)} members")
         self._names = tuple(names)
-        self._versions = np.zeros(len(names), np.int64)
         self._each = slots // len(names)
-        self._member = np.repeat(np.arange(len(names)), self._each)  # [slots]
         self._slots = [range(at, at + self._each) for at in range(0, slots, self._each)]
         super().__init__(
-            "+".join(names), seat, architecture, seed=seed, bf16=bf16, normalizes=normalizes, buffer=buffer
-        )
-
-    def _make_inference(self, architecture: Architecture, normalizes: bool, bf16: bool) -> None:
-        self._stacked = make_stacked(
-            self.seat, architecture, len(self._names), normalizes=normalizes, bf16=bf16
+            "+".join(names),
+            len(names),
+            seat,
+            architecture,
+            member=np.repeat(np.arange(len(names)), self._each),
+            seed=seed,
+            bf16=bf16,
+            normalizes=normalizes,
+            buffer=buffer,
         )
 
     @property
@@ -84,12 +84,4 @@ class PolicyGroup(Policy):
     ) -> tuple[np.ndarray, int | np.ndarray]:
         if len(players) == len(self._member):
             return self._stacked(inputs, None), self._versions[self._member]
-        member = self._member[[player.slot for player in players]]
-        versions = self._versions[member]
-        if np.all(member[1:] >= member[:-1]):
-            return self._stacked(inputs, member), versions
-        order = np.argsort(member, kind="stable")
-        sorted_logits = self._stacked(tuple(x[order] for x in inputs), member[order])
-        logits = np.empty_like(sorted_logits)
-        logits[order] = sorted_logits
-        return logits, versions
+        return super()._logits(players, inputs)

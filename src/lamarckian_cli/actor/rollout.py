@@ -15,13 +15,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lamarckian_cli.actor.opponents import Opponents
 from lamarckian_cli.actor.players import Player, check_state, spar, train
 from lamarckian_cli.actor.policy import Policy
 from lamarckian_cli.errors import LamarckError, MDPError
 from lamarckian_cli.mdp.interface import MDP, Controller, Match
 from lamarckian_cli.mdp.scheduler import Scheduler, Signal, Task
 from lamarckian_cli.records import MatchResult, Unrolls
-from lamarckian_cli.seeding import derive_seed
+from lamarckian_cli.seeding import derive_seed, stream
 
 SILENCE_S = 60.0  # after which games outside this process count as gone
 FAILURES_IN_A_ROW = 10  # matches of one slot that may fail one after the other before the game is given up
@@ -36,21 +37,33 @@ class Slot:
     matches: int = 0
     failures: int = 0
     match: Match | None = None
+    opponent: str = ""  # whom of the pool it is against
     tasks: list[Task] = field(default_factory=list)
     game_side: list[asyncio.Task[None]] = field(default_factory=list)
 
 
 class Rollout:
-    """Runs `matches` matches of `mdp`; `seats` maps each driven seat to the policy that plays it."""
+    """Runs `matches` matches of `mdp`; `seats` maps each driven seat to the policy that plays it.
+
+    `opponents` are those of `seats` that each match is against one of.
+    """
 
     def __init__(
-        self, mdp: MDP, seats: dict[int, Policy], *, matches: int, seed: int, limit: int | None = None
+        self,
+        mdp: MDP,
+        seats: dict[int, Policy],
+        *,
+        matches: int,
+        seed: int,
+        limit: int | None = None,
+        opponents: Opponents | None = None,
     ) -> None:
         self.mdp = mdp
         self.spec = mdp.describe()
         self.seats = seats
         self.seed = seed
         self.limit = limit  # matches to play in all; None: for ever
+        self.opponents = opponents
         self.env_steps = 0
         self.failures = 0  # matches given up because the game failed
         self.first_failure = ""
@@ -156,6 +169,7 @@ class Rollout:
                 f"{self.spec.name}: reset() gave {len(controllers)} controllers for "
                 f"{len(slot.players)} seats {list(self.seats)}"
             )
+        self._meet(slot, seed)
         for player, controller in zip(slot.players, controllers, strict=True):
             player.begin()
             check_state(player.policy.seat, controller.state(), player.seat, self.spec.name)
@@ -167,6 +181,19 @@ class Rollout:
         for task in slot.tasks[1:]:
             self.scheduler.cancel(task)
         self._finish(slot, number, controllers)
+
+    def _meet(self, slot: Slot, seed: int) -> None:
+        """Draw the opponent of a match that begins, by the match's own seed."""
+        if self.opponents is None:
+            return
+        learning = next(player for player in slot.players if player.policy.buffer is not None)
+        learner = learning.policy.identity(learning)[0]
+        slot.opponent = self.opponents.meet(_against(slot, self.opponents), learner, stream(seed, "opponent"))
+
+    def _part(self, slot: Slot) -> None:
+        if self.opponents is not None and slot.opponent:
+            self.opponents.part(_against(slot, self.opponents))
+            slot.opponent = ""
 
     def _drive(self, controller: Controller, player: Player) -> Coroutine[Any, Any, None]:
         return (train if player.policy.buffer is not None else spar)(controller, player)
@@ -193,6 +220,7 @@ class Rollout:
                 slot.tasks.append(self.scheduler.spawn(tick, "tick"))
 
     def _finish(self, slot: Slot, number: int, controllers: Sequence[Controller]) -> None:
+        opponent = slot.opponent
         for player, controller in zip(slot.players, controllers, strict=True):
             result = {"return": float(sum(player.returns))}
             if len(player.returns) > 1:
@@ -201,6 +229,9 @@ class Rollout:
             result.update({name: float(value) for name, value in controller.result().items()})
             steps = player.steps
             name, version = player.policy.identity(player)
+            met = ""
+            if opponent and player.policy.buffer is not None:
+                met, opponent = opponent, ""
             self.results.append(
                 (
                     number,
@@ -212,6 +243,7 @@ class Rollout:
                         env_steps=steps,
                         frames=steps * self.spec.frames_per_step,
                         result=result,
+                        opponent=met,
                     ),
                 )
             )
@@ -223,6 +255,7 @@ class Rollout:
         for task in slot.game_side:
             task.cancel()
         slot.game_side, slot.tasks = [], []
+        self._part(slot)
         match, slot.match = slot.match, None
         if match is not None:
             try:
@@ -275,6 +308,10 @@ class Rollout:
                 player.policy.waiting.remove(player)
             player.begin()
         self._release(slot)
+
+
+def _against(slot: Slot, opponents: Opponents) -> list[Player]:
+    return [player for player in slot.players if player.policy is opponents]
 
 
 def _place(error: BaseException | None) -> str:

@@ -128,7 +128,7 @@ def _weights_bytes(job: Job, seat: SeatSpec) -> float:
 
 
 def _cast(job: Job) -> Any:
-    from lamarckian_cli.launch.assembly import cast_players
+    from lamarckian_cli.launch.casting import cast_players
 
     mdp = job.env.make_mdp()
     try:

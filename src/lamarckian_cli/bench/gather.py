@@ -24,7 +24,8 @@ from lamarckian_cli.bench.machine import machine
 from lamarckian_cli.bench.program import Program
 from lamarckian_cli.bench.sampling import WORKLOAD, WORKLOADS
 from lamarckian_cli.errors import RunError, require
-from lamarckian_cli.launch.assembly import build_learners, build_rollout, cast_players, message_unrolls
+from lamarckian_cli.launch.assembly import build_learners, build_rollout, message_unrolls
+from lamarckian_cli.launch.casting import cast_players
 from lamarckian_cli.launch.wiring import job_of
 from lamarckian_cli.transport.keys import JobKeys
 from lamarckian_cli.transport.packing import pack_unrolls

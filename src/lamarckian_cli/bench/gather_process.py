@@ -19,7 +19,7 @@ from typing import Any
 
 from lamarckian_cli.bench.program import questions, reply
 from lamarckian_cli.errors import TransportError
-from lamarckian_cli.launch.assembly import cast_players
+from lamarckian_cli.launch.casting import cast_players
 from lamarckian_cli.launch.process import keep_memory
 from lamarckian_cli.launch.wiring import job_of
 from lamarckian_cli.records import SeatSpec

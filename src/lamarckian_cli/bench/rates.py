@@ -25,7 +25,8 @@ import numpy as np
 from lamarckian_cli.actor.players import random_action
 from lamarckian_cli.actor.rollout import Rollout
 from lamarckian_cli.errors import RunError
-from lamarckian_cli.launch.assembly import build_learners, build_rollout, cast_players, message_unrolls
+from lamarckian_cli.launch.assembly import build_learners, build_rollout, message_unrolls
+from lamarckian_cli.launch.casting import cast_players
 from lamarckian_cli.launch.job import Job
 from lamarckian_cli.launch.process import keep_memory, limit_threads
 from lamarckian_cli.launch.wiring import job_of

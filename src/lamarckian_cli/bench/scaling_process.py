@@ -307,7 +307,8 @@ def _play(
 
 def _sample(connection: Connection, job: Job, number: int, seconds: float) -> None:
     """Seconds that each unroll took, with nobody to send it to."""
-    from lamarckian_cli.launch.assembly import build_rollout, cast_players
+    from lamarckian_cli.launch.assembly import build_rollout
+    from lamarckian_cli.launch.casting import cast_players
     from lamarckian_cli.launch.process import keep_memory, limit_threads
 
     keep_memory()

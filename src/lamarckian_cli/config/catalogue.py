@@ -19,6 +19,7 @@ GROUPS = {
     "model": "models",
     "cluster": "clusters",
     "players": "players",
+    "selfplay": "self-play",
     "problem": "problems",
     "experiment": "experiments",
     "tuned": "tuned values",

@@ -11,15 +11,17 @@ import threading
 import time
 from typing import Any
 
+from lamarckian_cli.actor.opponents import Opponents
 from lamarckian_cli.actor.policy import Policy
 from lamarckian_cli.actor.rollout import Rollout
 from lamarckian_cli.errors import LamarckError
-from lamarckian_cli.launch.assembly import build_rollout, cast_players, message_unrolls, trained_policies
+from lamarckian_cli.launch.assembly import build_rollout, message_unrolls, trained_policies
+from lamarckian_cli.launch.casting import cast_players
 from lamarckian_cli.launch.job import Job
 from lamarckian_cli.launch.process import keep_memory, limit_threads
 from lamarckian_cli.transport.channel import connect_gather, connect_weights
 from lamarckian_cli.transport.codec import Message
-from lamarckian_cli.transport.packing import pack_unrolls, unpack_weights
+from lamarckian_cli.transport.packing import PAIRINGS, pack_unrolls, unpack_pairings, unpack_weights
 
 WAIT_S = 0.2  # how long a wait lasts before it is looked whether to stop
 PATIENCE_S = 1.0  # how long an actor that is ahead of the learner waits for new weights, at least
@@ -45,6 +47,7 @@ class ActorHost:
         self._stop = threading.Event()
         self._arrived_at, self._between_s = time.monotonic(), 0.0  # of the newest weights
         self._policies: dict[str, Policy] = {}  # those that train
+        self._opponents: Opponents | None = None  # of self-play
         self._versions: dict[str, int] = {}  # policy -> of its newest weights
         self._sent: dict[str, float] = {}  # policy -> unrolls sent and not learned from, as far as known
 
@@ -93,6 +96,7 @@ class ActorHost:
         loop: asyncio.AbstractEventLoop | None,
     ) -> None:
         self._policies = trained_policies(rollout)
+        self._opponents = rollout.opponents
         self._await_first(weights)
         batches_ahead = 1 + self.job.cluster.queue_batches
         while not self._stop.is_set():
@@ -121,10 +125,14 @@ class ActorHost:
 
     def _await_first(self, weights: Any) -> None:
         deadline = time.monotonic() + self.job.cluster.start_timeout_s
-        while len(self._sent) < len(self._policies) and not self._stop.is_set():
+        while not (self._is_complete() or self._stop.is_set()):
             self._load(weights.wait(min(WAIT_S, max(0.0, deadline - time.monotonic()))))
             if time.monotonic() > deadline:
                 raise LamarckError(f"actor {self.number} got no weights from the learner in time")
+
+    def _is_complete(self) -> bool:
+        """Whether weights came for all who play."""
+        return len(self._sent) == len(self._policies) and (self._opponents is None or self._opponents.ready)
 
     def _load(self, messages: list[Message]) -> bool:
         """Take over new weights; whether there were any."""
@@ -132,7 +140,14 @@ class ActorHost:
             now = time.monotonic()
             self._between_s, self._arrived_at = now - self._arrived_at, now
         for message in messages:
+            if message.kind == PAIRINGS:
+                assert self._opponents is not None
+                self._opponents.pair(unpack_pairings(message))
+                continue
             update = unpack_weights(message)
+            if self._opponents is not None and update.policy in self._opponents.names:
+                self._opponents.load(update)
+                continue
             policy = self._policies.get(update.policy)
             if policy is None:
                 continue  # a member whose matches others play

@@ -1,81 +1,27 @@
-"""Builds what a job consists of: who plays which seat, learners, rollouts."""
+"""Builds what a job consists of: learners, rollouts, the policies that play in them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lamarckian_cli.actor.buffers import UnrollBuffer
 from lamarckian_cli.actor.group import PolicyGroup
+from lamarckian_cli.actor.opponents import Opponents
 from lamarckian_cli.actor.players import RandomPolicy
 from lamarckian_cli.actor.policy import Policy
 from lamarckian_cli.actor.rollout import Rollout
-from lamarckian_cli.errors import ConfigError, RunError
+from lamarckian_cli.errors import RunError
+from lamarckian_cli.launch.casting import Cast
 from lamarckian_cli.launch.job import Job
-from lamarckian_cli.launch.settings import is_trained
+from lamarckian_cli.launch.settings import POOL, is_trained
 from lamarckian_cli.mdp.interface import MDP
 from lamarckian_cli.model.precision import uses_bf16
-from lamarckian_cli.records import MDPSpec, SeatSpec, Weights
+from lamarckian_cli.records import SeatSpec, Weights
 from lamarckian_cli.seeding import derive_seed
 
 if TYPE_CHECKING:
     from lamarckian_cli.learner.learner import Learner
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cast:
-    """Who plays each seat of a game, checked against what the game can do."""
-
-    players: tuple[str, ...]  # one a seat
-    trained: dict[str, SeatSpec]  # policy name -> what its seats look like
-    driven: tuple[int, ...]  # seats that are played through a controller
-
-
-def cast_players(job: Job, spec: MDPSpec) -> Cast:
-    """Decide who plays each seat; ConfigError where the game cannot have it so."""
-    players = job.players.seats
-    if players is None:
-        players = (
-            "main",
-            *["builtin" if s in spec.builtin_seats else "main" for s in range(1, len(spec.seats))],
-        )
-    if len(players) != len(spec.seats):
-        raise ConfigError(
-            f"players.seats is {list(players)}; {spec.name} has {len(spec.seats)} "
-            f"seat{'s' if len(spec.seats) > 1 else ''}, so it must name {len(spec.seats)}, "
-            f"such as {['main'] * len(spec.seats)}"
-        )
-    trained: dict[str, SeatSpec] = {}
-    for number, (player, seat) in enumerate(zip(players, spec.seats, strict=True)):
-        if player == "builtin" and number not in spec.builtin_seats:
-            raise ConfigError(
-                f"players.seats[{number}] is 'builtin'; {spec.name} has no opponent of its own there "
-                "(name a policy, or take random)"
-            )
-        if is_trained(player):
-            known = trained.setdefault(player, seat)
-            if (known.inputs, known.heads, known.rewards) != (seat.inputs, seat.heads, seat.rewards):
-                raise ConfigError(
-                    f"players.seats is {list(players)}; seat {number} of {spec.name} differs from the other "
-                    f"that {player!r} plays, so it needs a policy of another name"
-                )
-    if job.members:
-        trained = _members(job, players, trained)
-    driven = tuple(number for number, player in enumerate(players) if player != "builtin")
-    return Cast(players=tuple(players), trained=trained, driven=driven)
-
-
-def _members(job: Job, players: Sequence[str], trained: dict[str, SeatSpec]) -> dict[str, SeatSpec]:
-    """A population's members in the place of the one policy that trains."""
-    if len(trained) > 1:
-        raise ConfigError(
-            f"players.seats is {list(players)}; a population takes the place of one policy, so name one "
-            f"that trains, such as {['main' if is_trained(p) else p for p in players]}"
-        )
-    [seat] = trained.values()
-    return dict.fromkeys(job.members, seat)
 
 
 def members_of(job: Job, actor: int, actors: int) -> tuple[str, ...]:
@@ -116,6 +62,7 @@ def build_rollout(
         members = len(members_of(job, actor, actors))
         matches = -(-matches // members) * members
     policies: dict[str, Policy] = {}
+    opponents: Opponents | None = None
     for number, player in enumerate(cast.players):
         if player == "builtin" or player in policies:
             continue
@@ -123,6 +70,9 @@ def build_rollout(
         seat = spec.seats[number]
         if player == "random":
             policies[player] = RandomPolicy(seat, own_seed)
+        elif player == POOL:
+            slots = cast.players.count(player) * matches
+            policies[player] = opponents = _opponents(job, seat, slots, own_seed, device)
         elif player.startswith("frozen:"):
             policies[player] = frozen_policy(Path(player.removeprefix("frozen:")), seat, seed=own_seed)
         else:
@@ -130,7 +80,7 @@ def build_rollout(
             names = members_of(job, actor, actors) if job.members else (player,)
             policies[player] = _training_policy(job, names, seat, slots, own_seed, device)
     seats = {seat: policies[cast.players[seat]] for seat in cast.driven}
-    return Rollout(mdp, seats, matches=matches, seed=seed)
+    return Rollout(mdp, seats, matches=matches, seed=seed, opponents=opponents)
 
 
 def _training_policy(
@@ -143,6 +93,18 @@ def _training_policy(
         return Policy(names[0], seat, job.model, seed=seed, bf16=bf16, normalizes=normalizes, buffer=buffer)
     return PolicyGroup(
         names, seat, job.model, slots=slots, seed=seed, bf16=bf16, normalizes=normalizes, buffer=buffer
+    )
+
+
+def _opponents(job: Job, seat: SeatSpec, slots: int, seed: int, device: str) -> Opponents:
+    return Opponents(
+        job.selfplay.capacity,
+        seat,
+        job.model,
+        slots=slots,
+        seed=seed,
+        bf16=uses_bf16(job.algo.precision, device),
+        normalizes=job.algo.normalize_observations,
     )
 
 

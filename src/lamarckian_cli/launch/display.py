@@ -27,11 +27,15 @@ REFRESHES_PER_S = 2.0  # each costs some milliseconds of the process that may be
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyProgress:
-    """How one policy plays, over recent matches; None before the first has ended, or without `win`."""
+    """How one policy plays, over recent matches; None before the first has ended, or without `win`.
+
+    With self-play it also has a rating.
+    """
 
     name: str
     return_mean: float | None = None
     win_rate: float | None = None
+    rating: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,9 +233,13 @@ def _policies(policies: Sequence[PolicyProgress]) -> Table:
     table.add_column("policy")
     table.add_column("return", justify="right")
     table.add_column("win rate", justify="right")
+    rated = any(policy.rating is not None for policy in policies)
+    if rated:
+        table.add_column("rating", justify="right")
     for policy in policies:
         rate = "-" if policy.win_rate is None else f"{policy.win_rate:.0%}"
-        table.add_row(Text(policy.name), _number(policy.return_mean), rate)
+        rating = [_number(policy.rating)] if rated else []
+        table.add_row(Text(policy.name), _number(policy.return_mean), rate, *rating)
     return table
 
 

@@ -20,10 +20,12 @@ from lamarckian_cli.actor.policy import Policy
 from lamarckian_cli.actor.rollout import Rollout
 from lamarckian_cli.config.build import keys_of, locate
 from lamarckian_cli.errors import ConfigError, MDPError, RunError, require
-from lamarckian_cli.launch.assembly import Cast, cast_players, frozen_policy
+from lamarckian_cli.launch.assembly import frozen_policy
+from lamarckian_cli.launch.casting import Cast, cast_players, judged
 from lamarckian_cli.launch.job import Job, MDPFactory
 from lamarckian_cli.launch.process import limit_threads
 from lamarckian_cli.launch.runfolder import RunFolder
+from lamarckian_cli.launch.settings import POOL
 from lamarckian_cli.launch.usercode import code_of
 from lamarckian_cli.launch.wiring import build_job_from
 from lamarckian_cli.mdp.interface import MDP
@@ -138,7 +140,7 @@ def _prepare(folder: RunFolder, seed: int, checkpoint: Path | str, policy: str |
     mdp = (_to_be_looked_at(job.env) if render else job.env).make_mdp()
     try:
         spec = mdp.describe()
-        cast = cast_players(job, spec)
+        cast = judged(cast_players(job, spec), spec)
         name = next(iter(cast.trained)) if policy is None else policy
         if name not in cast.trained:
             raise ConfigError(f"policy is {name!r}; {folder.path} trained {', '.join(cast.trained)}")
@@ -192,6 +194,8 @@ def _players(
             made[player] = RandomPolicy(spec.seats[seat], own_seed)
         elif player in cast.trained:
             made[player] = _trained(folder, job, spec, player, seat, tree, own_seed)
+        elif player == POOL:
+            made[player] = _newest(folder, job, spec, seat, tree, own_seed)
         else:
             made[player] = frozen_policy(
                 Path(player.removeprefix("frozen:")), spec.seats[seat], seed=own_seed
@@ -202,7 +206,28 @@ def _players(
 def _trained(
     folder: RunFolder, job: Job, spec: MDPSpec, name: str, seat: int, tree: Any, seed: int
 ) -> Policy:
-    policy = Policy(
+    policy = _untrained(job, spec, name, seat, seed)
+    try:
+        state = tree["learners"][name]
+        policy.load(Weights(policy=name, version=int(state["version"]), vector=state["vector"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise _unfitting(folder, error) from error
+    return policy
+
+
+def _newest(folder: RunFolder, job: Job, spec: MDPSpec, seat: int, tree: Any, seed: int) -> Policy:
+    """Of self-play's pool the newest snapshot, where a game has no opponent of its own."""
+    policy = _untrained(job, spec, POOL, seat, seed)
+    try:
+        snapshot = tree["selfplay"]["league"]["pool"]["snapshots"][-1]
+        policy.load(Weights(policy=POOL, version=int(snapshot["number"]), vector=snapshot["vector"]))
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise _unfitting(folder, error) from error
+    return policy
+
+
+def _untrained(job: Job, spec: MDPSpec, name: str, seat: int, seed: int) -> Policy:
+    return Policy(
         name,
         spec.seats[seat],
         job.model,
@@ -210,15 +235,13 @@ def _trained(
         normalizes=job.algo.normalize_observations,
         greedy=True,
     )
-    try:
-        state = tree["learners"][name]
-        policy.load(Weights(policy=name, version=int(state["version"]), vector=state["vector"]))
-    except (KeyError, TypeError, ValueError) as error:
-        raise RunError(
-            f"the checkpoint of {folder.path} does not fit its configuration ({error}); "
-            "restore config.yaml, or the game as it was"
-        ) from error
-    return policy
+
+
+def _unfitting(folder: RunFolder, error: Exception) -> RunError:
+    return RunError(
+        f"the checkpoint of {folder.path} does not fit its configuration ({error}); "
+        "restore config.yaml, or the game as it was"
+    )
 
 
 def _to_be_looked_at(env: MDPFactory) -> MDPFactory:

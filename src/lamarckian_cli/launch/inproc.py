@@ -10,18 +10,14 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from typing import Any
 
-from lamarckian_cli.launch.assembly import (
-    build_learners,
-    build_rollout,
-    cast_players,
-    message_unrolls,
-    trained_policies,
-)
+from lamarckian_cli.launch.assembly import build_learners, build_rollout, message_unrolls, trained_policies
+from lamarckian_cli.launch.casting import cast_players
 from lamarckian_cli.launch.counters import Counters
 from lamarckian_cli.launch.job import Job
+from lamarckian_cli.launch.pool_keeper import make_keeper
 from lamarckian_cli.launch.process import keep_memory, limit_threads
 from lamarckian_cli.learner.learner import Learner
 from lamarckian_cli.seeding import derive_seed
@@ -40,6 +36,7 @@ class InprocTraining:
         self.cast = cast_players(job, self.spec)
         self.learners: dict[str, Learner] = build_learners(job, self.cast)
         self.rollout = build_rollout(job, self.mdp, self.cast, actor=0)
+        self.keeper = make_keeper(job, self.learners)
         self.counters = Counters(list(self.learners), job.evaluation.window)
         self.reports: dict[str, dict[str, float]] = {}  # policy -> of its newest update
         self._policies = trained_policies(self.rollout)
@@ -51,6 +48,7 @@ class InprocTraining:
         loop = asyncio.new_event_loop() if self.mdp.external else None
         for name, policy in self._policies.items():
             policy.load(self.learners[name].weights())
+        self._keep_pool(self.learners.values())
         try:
             while not self._stopped.is_set():
                 self._sample(loop)
@@ -76,12 +74,15 @@ class InprocTraining:
         return {
             "learners": {name: learner.state() for name, learner in self.learners.items()},
             "counters": self.counters.state(),
+            **({} if self.keeper is None else {"selfplay": self.keeper.state()}),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         for name, learner in self.learners.items():
             learner.restore(state["learners"][name])
         self.counters.restore(state["counters"])
+        if self.keeper is not None and "selfplay" in state:  # the best of an evolution brings no pool
+            self.keeper.restore(state["selfplay"])
         self._epoch = self._epoch_now()
         self._restart()
 
@@ -112,4 +113,15 @@ class InprocTraining:
         self._policies[name].load(learner.weights())
         steps = self.job.algo.batch_size
         self.counters.add_batch(steps, steps * self.spec.frames_per_step, report)
-        self.counters.add_results(self.rollout.pop_results())
+        results = self.rollout.pop_results()
+        self.counters.add_results(results)
+        if self.keeper is not None:
+            self.keeper.add_results(results)
+            self._keep_pool([learner])
+
+    def _keep_pool(self, learners: Iterable[Learner]) -> None:
+        """Take snapshots of those for whom one is due, and give the rollout what is new."""
+        if self.keeper is not None:
+            for learner in learners:
+                self.keeper.offer(learner)
+            self.keeper.tell(self.rollout.opponents)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from lamarckian_cli.config.build import build, check
 from lamarckian_cli.errors import MissingPackage, pip_install
 from lamarckian_cli.launch.settings import Budget, Cluster, Evaluation, Players, Run
+from lamarckian_cli.selfplay.settings import SelfPlay
 
 if TYPE_CHECKING:
     from lamarckian_cli.learner.algorithm import Algorithm
@@ -59,6 +60,7 @@ class Job:
     cluster: Cluster
     evaluation: Evaluation
     run: Run
+    selfplay: SelfPlay = field(default_factory=SelfPlay)
     config: dict[str, Any] = field(default_factory=dict)  # composed and resolved, as `config.yaml` keeps it
     command_line: tuple[str, ...] = ()  # as typed: lamarck, train, ...
     resume: Path | None = None  # the run folder to continue; `run.dir` is the same folder then

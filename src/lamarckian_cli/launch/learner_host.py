@@ -14,10 +14,12 @@ from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
 from lamarckian_cli.errors import LamarckError
-from lamarckian_cli.launch.assembly import build_learners, cast_players
+from lamarckian_cli.launch.assembly import build_learners
+from lamarckian_cli.launch.casting import cast_players
 from lamarckian_cli.launch.counters import Counters
 from lamarckian_cli.launch.guardian import Guardian
 from lamarckian_cli.launch.job import Job
+from lamarckian_cli.launch.pool_keeper import make_keeper
 from lamarckian_cli.launch.process import keep_memory, limit_threads
 from lamarckian_cli.launch.shared_folder import make_folder
 from lamarckian_cli.learner.batch import Batch, to_batch
@@ -25,11 +27,11 @@ from lamarckian_cli.transport.channel import Publisher, Receiver, bind_gather, b
 from lamarckian_cli.transport.codec import MessageError
 from lamarckian_cli.transport.gather import MOST_SENDERS
 from lamarckian_cli.transport.keys import JobKeys
-from lamarckian_cli.transport.packing import pack_weights, unpack_results, unpack_unrolls
+from lamarckian_cli.transport.packing import pack_pairings, pack_weights, unpack_results, unpack_unrolls
 
 if TYPE_CHECKING:
     from lamarckian_cli.learner.learner import Learner
-    from lamarckian_cli.records import MatchResult, Unrolls
+    from lamarckian_cli.records import MatchResult, Unrolls, Weights
 
 WAIT_S = 0.2  # how long a thread waits before it looks whether it should stop
 CAPACITY = 1  # messages of an actor that wait here: more would only grow stale
@@ -57,6 +59,7 @@ class LearnerHost:
         self.cast = cast_players(job, self.spec)
         mdp.close()
         self.learners = build_learners(job, self.cast, device)
+        self.keeper = make_keeper(job, self.learners)
         self.counters = Counters(list(self.learners), job.evaluation.window)
         self.reports: dict[str, dict[str, float]] = {}  # policy -> of its newest update
         self.error: BaseException | None = None
@@ -95,6 +98,8 @@ class LearnerHost:
         for name, learner in self.learners.items():
             learner.restore(state["learners"][name])
         self.counters.restore(state["counters"])
+        if self.keeper is not None and "selfplay" in state:  # the best of an evolution brings no pool
+            self.keeper.restore(state["selfplay"])
 
     def pid(self) -> int:
         return os.getpid()
@@ -116,6 +121,7 @@ class LearnerHost:
         """Publish the first weights and begin."""
         for learner in self.learners.values():
             self._publish(learner)
+        self._keep_pool(*self.learners.values())
         for thread in self._threads:
             thread.start()
 
@@ -132,6 +138,7 @@ class LearnerHost:
                 "dropped_messages": dict(self._dropped()),
                 "sent_bytes": 0 if self._remote is None else self._remote.sent_bytes,
                 "since_first_update_s": self._since_first_update_s(),
+                "selfplay": {} if self.keeper is None else self.keeper.progress(),
             }
 
     def state(self) -> dict[str, Any]:
@@ -143,6 +150,7 @@ class LearnerHost:
             return {
                 "learners": {name: learner.state() for name, learner in self.learners.items()},
                 "counters": self.counters.state(),
+                **({} if self.keeper is None else {"selfplay": self.keeper.state()}),
             }
 
     def stop(self) -> None:
@@ -167,16 +175,36 @@ class LearnerHost:
         return None if at is None else time.monotonic() - at
 
     def _publish(self, learner: Learner) -> None:
-        weights = learner.weights()
+        self._publish_weights(learner.weights(), learner.parameters.statistics)
+
+    def _publish_weights(self, weights: Weights, statistics: int) -> None:
+        """`statistics` are the numbers at the vector's beginning that no half precision has."""
         self._local.publish(pack_weights(weights))
         if self._remote is not None:
-            half_from = learner.parameters.statistics if self.job.cluster.half_precision else None
+            half_from = statistics if self.job.cluster.half_precision else None
             self._remote.publish(pack_weights(weights, half_from=half_from))
+
+    def _keep_pool(self, *learners: Learner) -> None:
+        """Take snapshots of those for whom one is due, and publish what is new."""
+        if self.keeper is None:
+            return
+        for learner in learners:
+            self.keeper.offer(learner)
+        snapshots, pairings = self.keeper.news()
+        for weights in snapshots:
+            self._publish_weights(weights, next(iter(self.learners.values())).parameters.statistics)
+        if pairings is not None:
+            for publisher in (self._local, self._remote):
+                if publisher is not None:
+                    publisher.publish(pack_pairings(pairings))
 
     def _count_results(self) -> None:
         """Matches that ended since the last time; with the lock in hand."""
         while self._results:
-            self.counters.add_results(self._results.popleft())
+            results = self._results.popleft()
+            self.counters.add_results(results)
+            if self.keeper is not None:
+                self.keeper.add_results(results)
 
     # -------------------------------------------------------------- threads
 
@@ -245,8 +273,10 @@ class LearnerHost:
             report = learner.learn(batch)
             report["update_s"] = time.perf_counter() - began
             self._count_update(policy, batch, report)
+            self._count_results()
             self._updating = False
         self._publish(learner)
+        self._keep_pool(learner)
         self._first_update_at = self._first_update_at or time.monotonic()
 
     def _count_update(self, policy: str, batch: Batch, report: dict[str, float]) -> None:

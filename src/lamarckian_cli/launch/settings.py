@@ -134,16 +134,20 @@ class Cluster:
         require(self.learner_gpus in (0, 1), "cluster.learner_gpus", self.learner_gpus, "it must be 0 or 1")
 
 
+POOL = "pool"  # the seats of self-play's opponents
+
+
 @dataclass(frozen=True, kw_only=True)
 class Players:
     """Who plays each seat of a match.
 
     A name (`main`) is a policy that trains there; the same name on two seats is one shared
-    policy. `builtin` is the game's own opponent, `random` plays random legal actions, and
-    `frozen:RUN` the policy of a finished run; these three record nothing.
+    policy. `builtin` is the game's own opponent, `random` plays random legal actions,
+    `frozen:RUN` the policy of a finished run, and `pool` an opponent of self-play, the same on
+    all of its seats; these four record nothing.
     """
 
-    seats: tuple[str, ...] | None = None  # None: `main` on the first seat, `builtin` on the rest
+    seats: tuple[str, ...] | None = None  # None: `main` on the first seat, `builtin` or `pool` on the rest
 
     def __post_init__(self) -> None:
         require(
@@ -156,7 +160,7 @@ class Players:
 
 def is_trained(player: str) -> bool:
     """Whether a seat's player is a policy that trains."""
-    return player not in ("builtin", "random") and not player.startswith("frozen:")
+    return player not in ("builtin", "random", POOL) and not player.startswith("frozen:")
 
 
 @dataclass(frozen=True, kw_only=True)

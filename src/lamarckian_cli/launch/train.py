@@ -111,6 +111,7 @@ class Session:
             for _ in updates:
                 self._tick()
                 self.reports, self.version = training.reports, first.version
+                self.extra = {} if training.keeper is None else training.keeper.progress()
                 if training.checkpoint_due():
                     self._save(training.checkpoint())
                 self._log()
@@ -203,6 +204,7 @@ class Session:
         self.extra = {
             "dropped_messages": sum(progress["dropped_messages"].values()),
             **{name: progress[name] for name in IN_METRICS if name in progress},
+            **progress["selfplay"],
         }
 
     def _take_counters(self, state: dict[str, Any]) -> None:
@@ -292,7 +294,12 @@ class Session:
                 staleness=max((r["staleness_mean"] for r in self.reports.values()), default=None),
                 version=self.version,
                 policies=tuple(
-                    PolicyProgress(name=name, return_mean=numbers.get("return"), win_rate=numbers.get("win"))
+                    PolicyProgress(
+                        name=name,
+                        return_mean=numbers.get("return"),
+                        win_rate=numbers.get("win"),
+                        rating=self.extra.get("rating"),  # with self-play one policy trains
+                    )
                     for name, numbers in means.items()
                 ),
             )

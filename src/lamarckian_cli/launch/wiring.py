@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from lamarckian_cli.launch.job import Job, MDPFactory
 from lamarckian_cli.launch.runfolder import RunFolder, find_run
 from lamarckian_cli.launch.settings import Budget, Cluster, Evaluation, Players, Run
 from lamarckian_cli.launch.usercode import code_of
+from lamarckian_cli.selfplay.settings import SelfPlay
 
 KEYS = (
     "seed",
@@ -35,6 +36,7 @@ KEYS = (
     "cluster",
     "players",
     "opponent",
+    "selfplay",
     "budget",
     "evaluation",
     "run",
@@ -95,16 +97,21 @@ def build_job_from(
     seed, run = checked_basics(values, KEYS, needed=("algo", "env", "model"))
     env = MDPFactory(spec=values["env"])
     env.check()
+    budget = build_as(Budget, values.get("budget") or {}, "budget")
+    selfplay = build_as(SelfPlay, values.get("selfplay") or {}, "selfplay")
+    if selfplay.matchmaking != "none":  # its opponents get better as it does, so scores are no end
+        budget = replace(budget, stop_return=None, stop_win_rate=None)
     return Job(
         seed=seed,
         algo=_component(values["algo"], "algo", "lamarckian_cli.learner.algorithm", "Algorithm"),
         model=_component(values["model"], "model", "lamarckian_cli.model.architecture", "Architecture"),
         env=env,
         players=build_as(Players, values.get("players") or {}, "players"),
-        budget=build_as(Budget, values.get("budget") or {}, "budget"),
+        budget=budget,
         cluster=build_as(Cluster, values.get("cluster") or {}, "cluster"),
         evaluation=build_as(Evaluation, values.get("evaluation") or {}, "evaluation"),
         run=build_as(Run, run, "run"),
+        selfplay=selfplay,
         config=values,
         command_line=tuple(command_line),
         resume=resume,

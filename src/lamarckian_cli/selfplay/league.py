@@ -2,12 +2,11 @@
 
     league.enroll("main")
     league.offer("main", vector, version=0, env_steps=0)   # a snapshot, when one is due
-    opponent = league.opponent("main")                     # for one whole match, held until its end
-    league.report("main", opponent.name, WIN)              # or league.abandon(opponent.name)
+    names, chances = league.chances("main")                # by which actors draw, match by match
+    league.record("main", "main#0", WIN)
 
-It lives in one process, which hands opponents out and takes results in; whoever draws opponents
-elsewhere, match by match, is sent `chances`. All randomness is its own generator's, so a
-restored league goes on with the same numbers.
+It lives in one process, beside the learners; results may come late, of matches against who has
+left the pool since.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ REFRESH = 100  # results after which an equilibrium is computed anew; it takes m
 class League:
     """Learning policies and the pool of their snapshots; `settings.matchmaking` is not none."""
 
-    def __init__(self, settings: SelfPlay, rng: np.random.Generator) -> None:
+    def __init__(self, settings: SelfPlay) -> None:
         if settings.matchmaking == "none":
             raise ValueError("a league needs matchmaking; with none there is no pool")
         self.settings = settings
@@ -41,7 +40,6 @@ class League:
         )
         self.quality = Quality(settings.quality_step)
         self._policies: list[str] = []
-        self._rng = rng
         self._equilibria: dict[tuple[str, ...], np.ndarray] = {}  # by opponents; no name is used again
         self._results = 0  # since the equilibria were computed
 
@@ -69,6 +67,29 @@ class League:
         self.payoff.add(policy, like=like)
         self.ratings.add(policy, like=like)
 
+    def remember(self, name: str, *, like: str) -> None:
+        """Keep how a policy stands now under another name, for who is given its weights later on."""
+        self.payoff.add(name, like=like)
+        self.ratings.add(name, like=like, frozen=True)
+
+    def forget(self, name: str) -> None:
+        """Whoever was remembered is not asked for any more."""
+        self.payoff.forget(name)
+        self.ratings.forget(name)
+
+    def is_due(self, policy: str, env_steps: int) -> bool:
+        """Whether `offer` would take a snapshot of a policy that has learned from so many."""
+        newest = self.pool.newest(policy)
+        if newest is None:
+            return True
+        every, threshold = self.settings.add_every_env_steps, self.settings.add_win_rate
+        if every is not None and env_steps - newest.env_steps >= every:
+            return True
+        if threshold is None or self._win_rates(policy, (newest.name,))[0] < threshold:
+            return False
+        names, chances = self.chances(policy)
+        return float(chances @ self._win_rates(policy, names)) >= threshold
+
     def offer(self, policy: str, vector: np.ndarray, *, version: int, env_steps: int) -> Snapshot | None:
         """Weights [P] float32 of a policy after so many env steps; the snapshot where one is due.
 
@@ -76,7 +97,7 @@ class League:
         `add_win_rate` of its matches both against the opponents it is given and against its
         own newest snapshot. That one starts at even odds, so nothing is added twice.
         """
-        if not self._is_due(policy, env_steps):
+        if not self.is_due(policy, env_steps):
             return None
         snapshot = self.pool.add(policy, vector, version=version, env_steps=env_steps)
         self.payoff.add(snapshot.name, like=policy)
@@ -84,11 +105,6 @@ class League:
         self.quality.add(snapshot.name)
         self._trim()
         return snapshot
-
-    def opponent(self, learner: str) -> Snapshot:
-        """Draw whom `learner` meets in its next match, and hold it until `report` or `abandon`."""
-        names, chances = self.chances(learner)
-        return self.pool.hold(names[matchmaking.choose(chances, self._rng)])
 
     def chances(self, learner: str) -> tuple[tuple[str, ...], np.ndarray]:
         """Names of all snapshots, and how likely `learner` meets each: [N] float64 that sums to 1.
@@ -105,38 +121,27 @@ class League:
         chances[admitted] = self._rule(inside, rates[admitted])
         return names, chances
 
-    def report(self, learner: str, opponent: str, score: float) -> None:
-        """The end of a match whose opponent `opponent()` drew: WIN, DRAW or LOSS of `learner`."""
-        self.record(learner, opponent, score)
-        if self.settings.matchmaking == "mixed" and score == WIN:
-            past = self._past()
-            if opponent in past:
-                self.quality.beaten(opponent, past)
-        self.abandon(opponent)
-
-    def abandon(self, opponent: str) -> None:
-        """The end of a match without a result."""
-        self.pool.release(opponent)
-        self._trim()
-
     def record(self, home: str, away: str, score: float) -> None:
-        """The result of a match between any two players, such as two learners in an evaluation."""
+        """The end of a match between two players: WIN, DRAW or LOSS of `home`."""
         self.payoff.record(home, away, score)
         self.ratings.record([home], [away], score)
+        if self.settings.matchmaking == "mixed" and score == WIN and home in self._policies:
+            past = self._past()
+            if away in past:
+                self.quality.beaten(away, past)
         self._results += 1
         if self._results >= REFRESH:
             self._results = 0
             self._equilibria.clear()
 
     def state(self) -> dict[str, Any]:
-        """Everything to go on from, but the matches under way."""
+        """Everything to go on from."""
         return {
             "policies": list(self._policies),
             "pool": self.pool.state(),
             "payoff": self.payoff.state(),
             "ratings": self.ratings.state(),
             "quality": self.quality.state(),
-            "rng": self._rng.bit_generator.state,
             "results": self._results,
             "equilibria": [[list(names), mixture] for names, mixture in self._equilibria.items()],
         }
@@ -148,22 +153,8 @@ class League:
         self.ratings.restore(state["ratings"])
         self.quality.restore(state["quality"])
         self._policies = [str(policy) for policy in state["policies"]]
-        self._rng.bit_generator.state = state["rng"]
         self._results = int(state["results"])
         self._equilibria = {tuple(names): np.array(mixture) for names, mixture in state["equilibria"]}
-        self._trim()  # what only matches of before had held
-
-    def _is_due(self, policy: str, env_steps: int) -> bool:
-        newest = self.pool.newest(policy)
-        if newest is None:
-            return True
-        every, threshold = self.settings.add_every_env_steps, self.settings.add_win_rate
-        if every is not None and env_steps - newest.env_steps >= every:
-            return True
-        if threshold is None or self._win_rates(policy, (newest.name,))[0] < threshold:
-            return False
-        names, chances = self.chances(policy)
-        return float(chances @ self._win_rates(policy, names)) >= threshold
 
     def _win_rates(self, learner: str, names: tuple[str, ...]) -> np.ndarray:
         [row] = self.payoff.rows((learner,))

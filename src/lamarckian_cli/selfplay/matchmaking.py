@@ -70,13 +70,5 @@ def admitted(
     return worth
 
 
-def choose(chances: np.ndarray, rng: np.random.Generator) -> int:
-    """Draw one of [N], by one number of `rng`."""
-    bounds = np.cumsum(chances)
-    # Rounding may leave the last bound a little below the sum, and a player of chance 0 behind it.
-    index = int(np.searchsorted(bounds, rng.random() * bounds[-1], side="right"))
-    return min(index, int(np.flatnonzero(chances)[-1]))
-
-
 def _normalized(weights: np.ndarray) -> np.ndarray:
     return weights / weights.sum()

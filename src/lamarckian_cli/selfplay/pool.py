@@ -1,12 +1,10 @@
-"""The opponent pool: frozen snapshots of policies, some of which a match is using right now.
+"""The opponent pool: frozen snapshots of policies.
 
     snapshot = pool.add("main", vector, version=120, env_steps=1_000_000)
-    pool.hold(snapshot.name)          # a match begins
-    pool.release(snapshot.name)       # it has ended
-    dropped = pool.trim(ratings)      # down to the capacity; never one that a match holds
+    dropped = pool.trim(ratings)      # down to the capacity
 
 A snapshot is a copy that nobody can write to, and its digest is taken when it is made: the
-learner goes on changing its own vector in place, and a match under way must not feel it.
+learner goes on changing its own vector in place, and its opponents must not feel it.
 """
 
 from __future__ import annotations
@@ -20,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from lamarckian_cli.errors import RunError
-from lamarckian_cli.records import Weights
 from lamarckian_cli.selfplay.settings import DROP_RULES
 
 MARK = "#"  # between a policy's name and the number of its snapshot
@@ -43,11 +40,6 @@ class Snapshot:
         """What it is called wherever it plays: `main#3`."""
         return f"{self.policy}{MARK}{self.number}"
 
-    @property
-    def weights(self) -> Weights:
-        """What an actor is sent, under the name that the snapshot plays by."""
-        return Weights(policy=self.name, version=self.version, vector=self.vector)
-
 
 class Pool:
     """Snapshots by name, in the order of taking; `capacity` of them stay when `trim` is called.
@@ -63,7 +55,6 @@ class Pool:
         self.capacity = capacity
         self.drop = drop
         self._snapshots: dict[str, Snapshot] = {}
-        self._holders: dict[str, int] = {}  # matches under way, of those that have any
         self._next_number = 0
 
     def __len__(self) -> int:
@@ -85,6 +76,10 @@ class Pool:
         """All of them, oldest first."""
         return tuple(self._snapshots.values())
 
+    def find(self, name: str) -> Snapshot | None:
+        """A snapshot by its name; None where it is not in the pool."""
+        return self._snapshots.get(name)
+
     def newest(self, policy: str) -> Snapshot | None:
         """The last one taken of `policy`; None where there is none."""
         return next((s for s in reversed(self._snapshots.values()) if s.policy == policy), None)
@@ -96,39 +91,20 @@ class Pool:
         self._snapshots[snapshot.name] = snapshot
         return snapshot
 
-    def hold(self, name: str) -> Snapshot:
-        """One more match uses it; it stays until as many calls of `release`."""
-        snapshot = self._snapshots[name]
-        self._holders[name] = self._holders.get(name, 0) + 1
-        return snapshot
-
-    def release(self, name: str) -> None:
-        """A match that held it is over. Raises ValueError where none did."""
-        left = self._holders.get(name, 0) - 1
-        if left < 0:
-            raise ValueError(f"{name} is released, but no match holds it")
-        if left:
-            self._holders[name] = left
-        else:
-            del self._holders[name]
-
     def trim(self, ratings: Mapping[str, float] | None = None) -> list[Snapshot]:
-        """Drop what is too much and return it. What is held stays, even over the capacity.
+        """Drop what is too much and return it.
 
         `ratings`, by snapshot name, are needed with `drop` rating; who has none counts as the highest.
         """
         dropped = []
         while len(self) > self.capacity:
-            candidates = [s for s in self.snapshots[:-1] if s.name not in self._holders]
-            if not candidates:
-                break
             worth = self._worth(ratings or {})
-            least = min(candidates, key=lambda s: (*worth[s.name], s.number))
+            least = min(self.snapshots[:-1], key=lambda s: (*worth[s.name], s.number))
             dropped.append(self._snapshots.pop(least.name))
         return dropped
 
     def state(self) -> dict[str, Any]:
-        """All snapshots. Who holds them is not in it: no match outlives the process."""
+        """All snapshots."""
         return {
             "next_number": self._next_number,
             "snapshots": [
@@ -161,7 +137,7 @@ class Pool:
                     f"{saved['digest']} was saved with it: its weights are damaged; take an older checkpoint"
                 )
             snapshots[snapshot.name] = snapshot
-        self._snapshots, self._holders = snapshots, {}
+        self._snapshots = snapshots
         self._next_number = int(state["next_number"])
 
     def _worth(self, ratings: Mapping[str, float]) -> dict[str, tuple[int, float]]:

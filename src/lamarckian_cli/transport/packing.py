@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from lamarckian_cli.records import DiscreteHead, MatchResult, SeatSpec, Unrolls, Weights
+from lamarckian_cli.records import DiscreteHead, MatchResult, Pairings, SeatSpec, Unrolls, Weights
 from lamarckian_cli.transport.codec import Message, MessageError
 
-UNROLLS, RESULTS, WEIGHTS = "unrolls", "results", "weights"
+UNROLLS, RESULTS, WEIGHTS, PAIRINGS = "unrolls", "results", "weights", "pairings"
 _HALF_MAX = float(np.finfo(np.float16).max)
 _RESULT = tuple(field.name for field in fields(MatchResult))
 _PLAIN = ("log_prob", "reward", "terminated", "truncated", "decided", "version", "final_index")
@@ -79,6 +79,7 @@ def unpack_results(message: Message) -> list[MatchResult]:
         numbers = result.result
         if (
             not isinstance(result.policy, str)
+            or not isinstance(result.opponent, str)
             or any(type(count) is not int for count in counts)
             or not isinstance(numbers, dict)
             or "return" not in numbers
@@ -110,6 +111,42 @@ def unpack_weights(message: Message) -> Weights:
     return Weights(
         policy=str(message.header["policy"]), version=int(message.header["version"]), vector=vector
     )
+
+
+def pack_pairings(pairings: Pairings) -> Message:
+    """On a weights channel, where the newest counts, as a policy of the name `pairings`."""
+    header = {
+        "policy": PAIRINGS,
+        "version": pairings.version,
+        "opponents": list(pairings.opponents),
+        "numbers": list(pairings.numbers),
+        "learners": list(pairings.learners),
+    }
+    return Message(PAIRINGS, header, (pairings.chances,))
+
+
+def unpack_pairings(message: Message) -> Pairings:
+    """Raises MessageError if these are no pairings."""
+    header = message.header
+    try:
+        pairings = Pairings(
+            version=int(header["version"]),
+            opponents=tuple(map(str, header["opponents"])),
+            numbers=tuple(map(int, header["numbers"])),
+            learners=tuple(map(str, header["learners"])),
+            chances=message.arrays[0],
+        )
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise MessageError("unfitting", f"pairings that are none: {error!r}") from None
+    places = len(pairings.opponents)
+    shape = (len(pairings.learners), places)
+    if (
+        pairings.chances.shape != shape
+        or pairings.chances.dtype != np.float64
+        or len(header["numbers"]) != places
+    ):
+        raise MessageError("unfitting", "pairings whose parts do not fit together")
+    return pairings
 
 
 def _check(unrolls: Unrolls, seat: SeatSpec, length: int) -> None:

@@ -8,7 +8,8 @@ from unittest.mock import ANY
 import pytest
 
 from lamarckian_cli.errors import ClusterError
-from lamarckian_cli.launch.assembly import build_learners, cast_players
+from lamarckian_cli.launch.assembly import build_learners
+from lamarckian_cli.launch.casting import cast_players
 from lamarckian_cli.launch.clusters.plan import plan_of
 from lamarckian_cli.launch.clusters.plan_text import lines
 from lamarckian_cli.launch.wiring import job_of

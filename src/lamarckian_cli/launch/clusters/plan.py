@@ -14,7 +14,7 @@ from math import ceil, prod
 from typing import Any
 
 from lamarckian_cli.errors import ClusterError
-from lamarckian_cli.launch.assembly import Cast, cast_players
+from lamarckian_cli.launch.casting import Cast, cast_players
 from lamarckian_cli.launch.job import Job
 from lamarckian_cli.launch.placement import Machine, Placement, place
 from lamarckian_cli.transport.tree import (

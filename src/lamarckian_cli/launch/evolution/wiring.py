@@ -25,7 +25,7 @@ from lamarckian_cli.launch.usercode import code_of
 from lamarckian_cli.launch.wiring import Ended, TrainTask, build_job_from, checked_basics, run_task
 
 KEYS = ("seed", "evo", "problem", "cluster", "budget", "run", "resume")
-OF_TRAINING = ("algo", "env", "model", "players")
+OF_TRAINING = ("algo", "env", "model", "players", "selfplay")
 """Groups that are there besides where candidates are trainings."""
 TRAINING = f"{TrainingSettings.__module__}.{TrainingSettings.__qualname__}"
 WORKFLOW = tuple(f.name for f in fields(Workflow))

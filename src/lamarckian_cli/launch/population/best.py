@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lamarckian_cli.evolution.strategy import Individuals
-from lamarckian_cli.launch.assembly import cast_players
+from lamarckian_cli.launch.casting import cast_players
 from lamarckian_cli.launch.counters import Counters
 from lamarckian_cli.launch.population.evaluator import Training
 from lamarckian_cli.launch.runfolder import RunFolder

@@ -16,16 +16,16 @@ import numpy as np
 
 from lamarckian_cli.ec.coding import Genomes
 from lamarckian_cli.errors import ConfigError, EvaluatorError
-from lamarckian_cli.launch.assembly import cast_players
+from lamarckian_cli.launch.casting import WIN, cast_players
 from lamarckian_cli.launch.job import Job
 from lamarckian_cli.launch.population.inproc import InprocTrainer
-from lamarckian_cli.launch.population.members import Placing, Trained
+from lamarckian_cli.launch.population.members import RATING, Placing, Trained
 from lamarckian_cli.launch.population.search import Search
 from lamarckian_cli.launch.population.settings import TrainingSettings
 from lamarckian_cli.problems.evaluator import Description, Evaluator, Objective, Results
 from lamarckian_cli.records import MDPSpec
 
-WIN, RETURN = "win", "return"
+RETURN = "return"
 
 
 class Training(Evaluator):
@@ -42,7 +42,7 @@ class Training(Evaluator):
         trained = cast_players(replace(job, members=member_names(1)), self.spec).trained
         self.seat = next(iter(trained.values()))
         self.search = Search(settings.ranges, job.algo, self.seat)
-        self._objectives = _objectives(settings.objectives, self.spec)
+        self._objectives = _objectives(settings.objectives, self.spec, job.selfplay.matchmaking != "none")
 
     def describe(self) -> Description:
         return Description(
@@ -111,8 +111,10 @@ def member_names(n: int) -> tuple[str, ...]:
     return tuple(f"member{i}" for i in range(n))
 
 
-def _objectives(asked: Sequence[str] | None, spec: MDPSpec) -> tuple[str, ...]:
-    known = (RETURN, *spec.results)
+def _objectives(asked: Sequence[str] | None, spec: MDPSpec, rated: bool) -> tuple[str, ...]:
+    known = (RETURN, *spec.results, *([RATING] if rated else []))
+    if asked is None and rated:
+        return (RATING,)  # whoever meets stronger opponents wins less
     if asked is None:
         return (WIN,) if WIN in spec.results else (RETURN,)
     unknown = [name for name in asked if name not in known and not name.startswith(f"{RETURN}_")]

@@ -31,7 +31,7 @@ class PopulationHost(LearnerHost):
         plan: Plan,
     ) -> None:
         super().__init__(job, folder, threads, device, keys, address)
-        self.members = Members(self.learners, plan)
+        self.members = Members(self.learners, plan, self.keeper)
         self._env_steps = 0
         self._members_lock = threading.Lock()  # over `members`; taken for moments only
         self._orders: queue.SimpleQueue[tuple[str, Placing | str]] = queue.SimpleQueue()
@@ -121,6 +121,7 @@ class PopulationHost(LearnerHost):
             return
         report["update_s"] = time.perf_counter() - began
         self._publish(learner)
+        self._keep_pool(learner)
         with self._lock:
             self._count_update(name, batch, report)
         with self._members_lock:
@@ -141,6 +142,7 @@ class PopulationHost(LearnerHost):
                     continue
                 self.members.place(member, order)
             self._publish(self.learners[member])
+            self._keep_pool()
 
     def _count_results(self) -> None:
         """Matches are counted where they come in: they may end an individual's time."""

@@ -8,17 +8,14 @@ from collections.abc import Collection
 from typing import Any
 
 from lamarckian_cli.errors import LamarckError, MDPError
-from lamarckian_cli.launch.assembly import (
-    build_learners,
-    build_rollout,
-    cast_players,
-    message_unrolls,
-    trained_policies,
-)
+from lamarckian_cli.launch.assembly import build_learners, build_rollout, message_unrolls, trained_policies
+from lamarckian_cli.launch.casting import cast_players
 from lamarckian_cli.launch.job import Job
+from lamarckian_cli.launch.pool_keeper import make_keeper
 from lamarckian_cli.launch.population.members import Members, Placing, Trained
 from lamarckian_cli.launch.population.trainer import Plan, Progress
 from lamarckian_cli.launch.process import keep_memory, limit_threads
+from lamarckian_cli.learner.learner import Learner
 from lamarckian_cli.seeding import derive_seed
 
 
@@ -33,7 +30,9 @@ class InprocTrainer:
         limit_threads(1)
         mdp = job.env.make_mdp()
         cast = cast_players(job, mdp.describe())
-        self._members = Members(build_learners(job, cast), plan)
+        learners = build_learners(job, cast)
+        self._keeper = make_keeper(job, learners)
+        self._members = Members(learners, plan, self._keeper)
         self._rollout = build_rollout(job, mdp, cast, actor=0)
         self._policies = trained_policies(self._rollout)
         self._minimum = message_unrolls(job, cast)
@@ -44,11 +43,13 @@ class InprocTrainer:
             self._members.restore(state["members"])
             self._env_steps, self._placings = int(state["env_steps"]), int(state["placings"])
             self._rollout.restart(derive_seed(job.seed, ("placings", self._placings)))
+        self._keep_pool(*learners.values())
 
     def place(self, member: str, placing: Placing) -> None:
         self._members.place(member, placing)
         self._placings += 1
         self._policies[member].load(self._members.learners[member].weights())
+        self._keep_pool()
 
     def give_up(self, member: str, error: str) -> None:
         self._members.fail(member, error)
@@ -107,4 +108,12 @@ class InprocTrainer:
             return
         self._env_steps += self.job.algo.batch_size
         self._policies[name].load(learner.weights())
+        self._keep_pool(learner)
         self._members.learned(name)
+
+    def _keep_pool(self, *learners: Learner) -> None:
+        """Take snapshots of those for whom one is due, and give the rollout what is new."""
+        if self._keeper is not None:
+            for learner in learners:
+                self._keeper.offer(learner)
+            self._keeper.tell(self._rollout.opponents)

@@ -22,9 +22,12 @@ from lamarckian_cli.launch.population.trainer import Plan
 from lamarckian_cli.learner.batch import select
 
 if TYPE_CHECKING:
+    from lamarckian_cli.launch.pool_keeper import PoolKeeper
     from lamarckian_cli.learner.algorithm import Algorithm
     from lamarckian_cli.learner.learner import Learner
     from lamarckian_cli.records import MatchResult, Unrolls
+
+RATING = "rating"  # in self-play, among the numbers that an individual comes to
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +73,9 @@ class Members:
     final weights; otherwise they have begun since it was placed.
     """
 
-    def __init__(self, learners: dict[str, Learner], plan: Plan) -> None:
-        self.learners, self.plan = learners, plan
+    def __init__(self, learners: dict[str, Learner], plan: Plan, keeper: PoolKeeper | None = None) -> None:
+        """`keeper` is told who stands how, with self-play."""
+        self.learners, self.plan, self._keeper = learners, plan, keeper
         self.finished: list[Trained] = []  # not yet asked for
         self.dropped_env_steps = 0  # that came too late for their individual
         self._stays: dict[str, _Stay] = {}
@@ -87,8 +91,12 @@ class Members:
         goes_on = last is not None and placing.parent == last.placing.individual
         if placing.parent is None:
             learner.begin_anew(placing.seed)
+            if self._keeper is not None:
+                self._keeper.begin_anew(member)
         elif not goes_on:
             learner.inherit(self._kept[placing.parent])
+            if self._keeper is not None:
+                self._keeper.inherit(member, str(placing.parent))
         if not goes_on:
             learner.queue.clear()
         version = learner.version
@@ -143,6 +151,8 @@ class Members:
 
     def add_results(self, results: Sequence[MatchResult]) -> None:
         """Matches that ended; those count that were played by one individual from their first step on."""
+        if self._keeper is not None:
+            self._keeper.add_results(results)
         for result in results:
             stay = self._stays.get(result.policy)
             if stay is None:
@@ -158,7 +168,10 @@ class Members:
     def keep(self, individuals: Collection[int]) -> None:
         """Forget what others became than these, and than those who are done and not yet asked for."""
         wanted = {*individuals, *(one.individual for one in self.finished)}
-        self._kept = {number: state for number, state in self._kept.items() if number in wanted}
+        for number in self._kept.keys() - wanted:
+            del self._kept[number]
+            if self._keeper is not None:
+                self._keeper.forget(str(number))
 
     def kept(self, individual: int) -> dict[str, Any]:
         """What an individual became: the state of its learner. KeyError where it is not kept."""
@@ -195,13 +208,18 @@ class Members:
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint needs: whoever is kept. Individuals that are being trained begin again."""
-        return {"kept": [[number, state] for number, state in self._kept.items()]}
+        return {
+            "kept": [[number, state] for number, state in self._kept.items()],
+            **({} if self._keeper is None else {"selfplay": self._keeper.state()}),
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from `state()`; all members are free."""
         self._stays.clear()
         self._last.clear()
         self._kept = {int(number): kept for number, kept in state["kept"]}
+        if self._keeper is not None:
+            self._keeper.restore(state["selfplay"])
 
     # -------------------------------------------------------------- parts
 
@@ -212,13 +230,17 @@ class Members:
         self._last[member] = self._stays.pop(member)
         number = stay.placing.individual
         self._kept[number] = learner.state()
+        results = _means(stay.results)
+        if self._keeper is not None:
+            self._keeper.remember(str(number), member)
+            results[RATING] = self._keeper.rating(member)
         self.finished.append(
             Trained(
                 individual=number,
                 member=member,
                 env_steps=learner.env_steps - stay.env_steps,
                 matches=stay.matches,
-                results=_means(stay.results),
+                results=results,
             )
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from lamarckian_cli.errors import require
 from lamarckian_cli.launch.population.distributed import DistributedTrainer
 from lamarckian_cli.launch.population.evaluator import Training, member_names
 from lamarckian_cli.launch.population.inproc import InprocTrainer
@@ -29,6 +30,12 @@ def start_pool(
     settings = training.settings
     names = member_names(settings.members or population or USUAL_MEMBERS)
     job = replace(training.job, members=names)
+    require(
+        job.selfplay.matchmaking == "none" or len(names) <= job.selfplay.capacity,
+        "selfplay.capacity",
+        job.selfplay.capacity,
+        f"it must be at least the number of members, which is {len(names)}",
+    )
     earlier = None if state is None else state["trainer"]
     trainer: Trainer
     if job.cluster.kind == "inproc":
