@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lamarckian_cli.cli import bench, cluster, evolve, front, inspect, pool, runs, train
+from lamarckian_cli.cli import bench, cluster, evolve, front, inspect, pool, replay, runs, train
 from lamarckian_cli.cli.failure import FAULT, USAGE_ERROR, complain, report
 from lamarckian_cli.cli.streams import BROKEN_PIPE, OutputLost, watched_output
 from lamarckian_cli.launch.signals import hanging, interrupt
@@ -39,6 +39,7 @@ evolve.register(app)
 runs.register(app)
 front.register(app)
 pool.register(app)
+replay.register(app)
 inspect.register(app)
 app.add_typer(bench.app, name="bench")
 app.add_typer(cluster.app, name="cluster")

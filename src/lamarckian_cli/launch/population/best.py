@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,26 +23,29 @@ def leave_best(run: Path, training: Training, best: Individuals, state: dict[str
     that `lamarck eval`, `play` and `train resume=` take the folder.
     """
     values = training.values(best.genomes, 0)
-    job = training.job
-    [name] = cast_players(job, training.spec).trained
     folder, old = run / FOLDER, run / f".{FOLDER}.old"
     shutil.rmtree(old, ignore_errors=True)
     if folder.exists():
         folder.rename(old)
-    made = RunFolder.create(folder, _config(job.config, values, folder), job.command_line)
-    counters = Counters([name], job.evaluation.window)
-    counters.env_steps = int(state["env_steps"])
+    made = RunFolder.create(folder, training_config(training, values, folder), training.job.command_line)
     made.save_checkpoint(
-        {"learners": {name: state}, "counters": counters.state()},
-        env_steps=counters.env_steps,
-        version=int(state["version"]),
+        training_state(training, state), env_steps=int(state["env_steps"]), version=int(state["version"])
     )
     made.finish("finished")
     shutil.rmtree(old, ignore_errors=True)
     return folder
 
 
-def _config(config: dict[str, Any], values: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The training's configuration with an individual's hyperparameters in it."""
+def training_config(training: Training, values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The configuration of a training in `folder`, with an individual's hyperparameters in it."""
+    config = training.job.config
     algo = {k.removeprefix("algo."): v for k, v in values.items() if k.startswith("algo.")}
     return {**config, "algo": {**config["algo"], **algo}, "run": {"dir": str(folder)}}
+
+
+def training_state(training: Training, state: dict[str, Any]) -> dict[str, Any]:
+    """What a training's checkpoint holds, of what an individual's learner came to."""
+    [name] = cast_players(training.job, training.spec).trained
+    counters = Counters([name], training.job.evaluation.window)
+    counters.env_steps = int(state["env_steps"])
+    return {"learners": {name: state}, "counters": counters.state()}
