@@ -36,7 +36,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         reached.append(asked)
         say("starting")
 
-    def take_down(name: str, hosts: tuple[str, ...], say: Any) -> Ended:
+    def take_down(name: str, hosts: tuple[str, ...], say: Any, *, force: bool) -> Ended:
         reached.append((name, hosts))
         say("ending")
         warnings = tuple(f"{host}: no answer" for host in hosts if host == "dead")

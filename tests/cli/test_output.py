@@ -14,6 +14,7 @@ import pytest
 import typer
 
 from lamarckian_cli.cli.main import app
+from lamarckian_cli.launch.runfolder import RunFolder
 
 LAMARCK = (sys.executable, "-m", "lamarckian_cli.cli")
 CLOSED = f"cannot write to standard output: {os.strerror(errno.EBADF)}"
@@ -123,3 +124,4 @@ def test_a_training_whose_output_nobody_reads_is_whole(home: Path) -> None:
     assert unread("train", *keys) == (128 + 13, "")
     summary = json.loads((home / "mine" / "summary.json").read_text())
     assert summary["env_steps"] >= 2000
+    assert RunFolder.open(home / "mine").state == "finished"

@@ -77,7 +77,7 @@ def test_finds_the_code_where_the_run_had_it(lamarck, tmp_path: Path, monkeypatc
     [
         ("algo.lr=1", "algo.lr cannot change when a run is resumed"),
         ("env=pong", "env cannot change"),
-        ("cluster=inproc", "cluster cannot change"),
+        ("cluster=inproc", "cluster is given as a whole, which cannot change"),
         ("run.dir=x", "run.dir cannot change"),
         ("seed=1", "seed cannot change"),
         ("budget.env_stepz=1", "did you mean budget.env_steps?"),

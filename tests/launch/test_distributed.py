@@ -61,6 +61,28 @@ def test_a_killed_actor_is_started_again_and_training_goes_on(no_children_left):
         training.stop()
 
 
+def test_an_actor_that_hangs_is_done_without_until_it_answers(no_children_left):
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("two actors need two cores")
+    job = job_of([*SMALL, "cluster.actors=2", "cluster.silence_s=2", "run.dir=unused"])
+    training = DistributedTraining(job, threading.Event())
+    try:
+        training.start(None)
+        wait_until(lambda: training.progress()["counters"]["env_steps"] > 0)
+        hung = training.pids()["actor 1"]
+        os.kill(hung, signal.SIGSTOP)
+        wait_until(lambda: training.progress()["actors"] == 1)
+        steps = training.progress()["counters"]["env_steps"]
+        wait_until(lambda: training.progress()["counters"]["env_steps"] > steps + 8192)
+        os.kill(hung, signal.SIGCONT)
+        wait_until(lambda: training.progress()["actors"] == 2)
+        assert [note.partition(" on ")[0] for note in training.notes] == ["actor 1", "actor 1"]
+        assert ["does not answer" in training.notes[0], "answers again" in training.notes[1]] == [True, True]
+        assert training.pids()["actor 1"] == hung
+    finally:
+        training.stop()
+
+
 def test_more_actors_than_cores_are_refused_with_both_numbers():
     cores = len(os.sched_getaffinity(0))
     training = DistributedTraining(job_of(["cluster.actors=999", "run.dir=unused"]), threading.Event())

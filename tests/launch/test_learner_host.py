@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from waiting import wait_until
 
+from lamarckian_cli.launch.actor_host import ActorHost
 from lamarckian_cli.launch.assembly import build_rollout, message_unrolls, trained_policies
 from lamarckian_cli.launch.casting import cast_players
 from lamarckian_cli.launch.learner_host import LearnerHost
@@ -92,6 +93,28 @@ def test_a_batch_is_prepared_while_another_is_learned_from(folder: str, monkeypa
         feeder.close()
         host.stop()
     assert host.progress()["counters"]["batches"] >= 2
+
+
+def test_an_actor_stands_in_for_those_whose_share_is_missing(
+    folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two that share in a batch one never comes: waiting for weights in vain stays the exception."""
+    host = LearnerHost(job_of([*SMALL, "run.dir=unused"]), folder, 1, "cpu", None, "127.0.0.1")
+    host.start()
+    actor = ActorHost(host.job, 0, host.describe()["channels"], actors=2)
+    vain = []
+    stand_in = actor._stand_in
+    monkeypatch.setattr(actor, "_stand_in", lambda: (vain.append(1), stand_in()))
+    monkeypatch.setattr(actor, "_patience_s", lambda: 0.5)
+    sampling = threading.Thread(target=actor.run)
+    sampling.start()
+    try:
+        wait_until(lambda: host.progress()["counters"]["batches"] >= 20, DEADLINE_S)
+        assert 1 <= len(vain) <= 3
+    finally:
+        actor.stop()
+        sampling.join(DEADLINE_S)
+        host.stop()
 
 
 def test_it_serves_its_own_machine_and_others_at_once(folder: str) -> None:

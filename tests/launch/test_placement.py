@@ -166,8 +166,9 @@ def test_shrinking_takes_what_is_there_and_says_so() -> None:
     assert placement.learner_device == "cpu"
     assert placement.notes == (
         "cluster.cores is 6000 (150 machines of 40), but 2 machines give 3 cores for actors "
-        "(of their 4 cores the learner keeps one): going on with what is there",
-        "cluster.learner_gpus is 1, but 2 machines give 0 GPUs: going on with what is there",
+        "(of their 4 cores the learner keeps one): going on with 3 actors, the learner without a GPU",
+        "cluster.learner_gpus is 1, but 2 machines give 0 GPUs: going on with 3 actors, "
+        "the learner without a GPU",
     )
 
 

@@ -105,7 +105,7 @@ def test_with_shrink_it_goes_on_with_those_that_are_fit_and_says_so_once(start: 
     assert job.placement.wanted == 7  # of those that become fit later, too
     assert job.placement.notes == (
         "cluster.actors is 7, but 2 machines give 3 cores for actors (of their 4 cores the learner keeps "
-        "one): going on with what is there",
+        "one): going on with 3 actors, the learner without a GPU",
     )
     assert sorted(note[:2] for note in job.agents.notes) == ["m2", "m3"]
 

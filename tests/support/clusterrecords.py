@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from lamarckian_cli.launch.clusters import record as records
 from lamarckian_cli.launch.clusters.bringup import Bringup, up
 from lamarckian_cli.launch.clusters.node import IDENTITY
 from lamarckian_cli.launch.clusters.record import Node, Record
+from lamarckian_cli.launch.guardian import ticks_of
 
 
 def silent(_: str) -> None:
@@ -20,7 +22,7 @@ def silent(_: str) -> None:
 
 
 def a_record(
-    name: str = "mine", *, pid: int = 0, started: float = 0.0, state: str = "up", port: int = 1
+    name: str = "mine", *, pid: int = 0, started: int = 0, state: str = "up", port: int = 1
 ) -> Record:
     node = Node(host="", address="10.0.0.1", python=sys.executable, pid=pid, started=started)
     return Record(
@@ -30,8 +32,7 @@ def a_record(
 
 def running(name: str = "mine", **keys: object) -> Record:
     """The record of a cluster whose head is this very process."""
-    process = psutil.Process()
-    return a_record(name, pid=process.pid, started=process.create_time(), **keys)
+    return a_record(name, pid=os.getpid(), started=ticks_of(os.getpid()), **keys)
 
 
 def processes_of_clusters() -> list[str]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import msgpack
 import numpy as np
 import pytest
 import zmq
+from waiting import wait_until
 
 from lamarckian_cli.errors import TransportError
 from lamarckian_cli.transport import (
@@ -56,6 +57,20 @@ def test_with_keys_of_ones_own_nobody_gets_in(curve: Any, unroll: Any) -> None:
             connect(uri, keys=forged, timeout_s=curve.deadline_s)  # type: ignore[operator]
     assert receiver.dropped["stranger"] >= 1
     _only_ours_arrives(curve, receiver, unroll)
+
+
+@pytest.mark.parametrize(
+    "sent", [b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 500, b"\xff\0\0\0\0\0\0\0\1\x7f\3\0NULL"]
+)
+def test_strangers_who_come_no_further_than_the_door_count(curve: Any, unroll: Any, sent: bytes) -> None:
+    receiver = curve.receiver()
+    with socket.create_connection(("127.0.0.1", int(receiver.uri.rpartition(":")[2]))) as stranger:
+        stranger.sendall(sent)
+        with suppress(OSError):  # it has been hung up on
+            stranger.shutdown(socket.SHUT_WR)
+        wait_until(lambda: receiver.dropped["stranger"], curve.deadline_s)
+    _only_ours_arrives(curve, receiver, unroll)
+    assert receiver.dropped["stranger"] == 1
 
 
 def test_a_learner_with_other_keys_is_not_believed(curve: Any) -> None:

@@ -168,6 +168,7 @@ def up(
     """Bring a Ray cluster up on this machine and others, or add machines to one that is up."""
     from lamarckian_cli.launch.clusters.bringup import Bringup
     from lamarckian_cli.launch.clusters.bringup import up as bring_up
+    from lamarckian_cli.launch.clusters.record import DEFAULT_NAME
     from lamarckian_cli.launch.clusters.takedown import status as state_of
 
     asked = Bringup(
@@ -185,7 +186,10 @@ def up(
     bring_up(asked, _say)
     _show(state_of(name), json_output)
     if not json_output:
-        print("`lamarck train cluster=auto` uses it; `lamarck cluster down` ends it.")
+        several = len(state_of(None)) > 1
+        address = f" cluster.address={name}" if several else ""
+        own_name = "" if name == DEFAULT_NAME else f" --name {name}"
+        print(f"`lamarck train cluster=auto{address}` uses it; `lamarck cluster down{own_name}` ends it.")
 
 
 @app.command("status")
@@ -204,11 +208,14 @@ def down(
     name: NAME = "default",
     hosts: HOSTS = "",
     hosts_file: HOSTS_FILE = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also while a job runs on it; the job then ends unsaved.")
+    ] = False,
 ) -> None:
     """End a cluster that `up` has started, or some of its machines alone."""
     from lamarckian_cli.launch.clusters.takedown import down as take_down
 
-    ended = take_down(name, _hosts(hosts, hosts_file), _say)
+    ended = take_down(name, _hosts(hosts, hosts_file), _say, force=force)
     for warning in ended.warnings:
         print(f"lamarck: {warning}", file=sys.stderr)
     print(f"cluster {name}: ended on {', '.join(ended.machines) or 'no machine'}")
@@ -255,7 +262,11 @@ def _show(clusters: Sequence[dict[str, Any]], json_output: bool) -> None:
         rows = [
             [m["host"], m["name"], m["address"], m["cores"], m["gpus"], m["alive"]] for m in found["machines"]
         ]
-        print(f"cluster {found['name']} at {found['address']}: {found['state']}")
+        at = f" at {found['address']}" if found["address"] else ""
+        print(f"cluster {found['name']}{at}: {found['state']}")
         print_table(columns, rows)
         if found["error"] is not None:
-            print(f"Its head does not answer: {found['error']}")
+            print(
+                f"Its head does not answer: {found['error']}. "
+                f"`lamarck cluster down --name {found['name']}` clears it away."
+            )

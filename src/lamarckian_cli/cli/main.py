@@ -21,7 +21,7 @@ import typer
 from lamarckian_cli.cli import bench, cluster, evolve, front, inspect, pool, replay, runs, train
 from lamarckian_cli.cli.failure import FAULT, USAGE_ERROR, complain, report
 from lamarckian_cli.cli.streams import BROKEN_PIPE, OutputLost, watched_output
-from lamarckian_cli.launch.signals import hanging, interrupt
+from lamarckian_cli.launch.signals import ENDING, hanging, interrupt
 
 INTERRUPTED = 130
 # Which module has it depends on the version of Typer.
@@ -57,8 +57,9 @@ def run() -> int:
 
 
 def _run() -> int:
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, interrupt)
+    for number in ENDING:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+            signal.signal(number, interrupt)
     try:
         with watched_output():
             status = app(prog_name="lamarck", standalone_mode=False)

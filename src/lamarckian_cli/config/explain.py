@@ -86,8 +86,15 @@ def _omegaconf(error: OmegaConfBaseException, message: str, arguments: Sequence[
         group, _, name = key.rpartition(".")
         known = [str(k) for k in parent if k not in ("hydra", TARGET)]
         trains = not group and "algo" in known
+        inside = [f"{k}.{name}" for k in known if not group and name in _keys(parent[k])]
+        if inside:
+            return f"{name} is not a known key; did you mean {' or '.join(inside)}?"
         return str(unknown_key(group, name, [*known, "experiment", "tuned"] if trains else known))
     return _composition(message, arguments)
+
+
+def _keys(node: Any) -> list[str]:
+    return [str(key) for key in node] if isinstance(node, DictConfig) and not node._is_none() else []
 
 
 def _composition(message: str, arguments: Sequence[str]) -> str:

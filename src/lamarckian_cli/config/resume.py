@@ -20,6 +20,7 @@ from lamarckian_cli.config.compose import prepare, readable_errors
 from lamarckian_cli.errors import ConfigError, RunError
 
 GROUPS = ("budget", "cluster")
+EXAMPLES = {"budget": "budget.env_steps=5000000", "cluster": "cluster.kind=local cluster.actors=2"}
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,11 @@ def _load(folder: Path) -> DictConfig:
 def _apply(config: DictConfig, override: Override, folder: Path, resuming: Resuming) -> None:
     key = override.get_key_element().lstrip("+~")
     group, _, name = key.partition(".")
+    if key in GROUPS:
+        raise ConfigError(
+            f"{key} is given as a whole, which cannot change when a run is resumed; give the values that are "
+            f"to be others, such as {EXAMPLES[key]} (`lamarck train --help` lists them)"
+        )
     if not (group in GROUPS and name) and key not in resuming.keys:
         raise ConfigError(
             f"{key} cannot change when a run is resumed (resume={folder}); these can: {resuming.allowed}. "

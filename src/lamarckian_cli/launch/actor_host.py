@@ -49,6 +49,10 @@ class ActorHost:
         self._policies: dict[str, Policy] = {}  # those that train
         self._opponents: Opponents | None = None  # of self-play
         self._versions: dict[str, int] = {}  # policy -> of its newest weights
+        self._slack, self._slack_at = (
+            1.0,
+            0.0,
+        )  # how many shares it fills, since others are missing; since when
         self._sent: dict[str, float] = {}  # policy -> unrolls sent and not learned from, as far as known
 
     def pid(self) -> int:
@@ -56,7 +60,7 @@ class ActorHost:
 
     def share_among(self, actors: int) -> None:
         """So many actors fill a batch from now on."""
-        self._actors = actors
+        self._actors, self._slack = actors, 1.0
 
     def stop(self) -> None:
         self._stop.set()
@@ -108,7 +112,7 @@ class ActorHost:
             elif self.job.members or max(self._sent.values()) < self._share() * batches_ahead:
                 rollout.step()
             elif not self._load(weights.wait(self._patience_s())):
-                self._sent = dict.fromkeys(self._sent, 0.0)  # another actor's share may be missing
+                self._stand_in()
             for unrolls in rollout.take(minimum):
                 self._sent[unrolls.policy] += len(unrolls.reward)
                 message = pack_unrolls(unrolls, rollout.pop_results())
@@ -121,7 +125,17 @@ class ActorHost:
 
     def _share(self) -> float:
         """Unrolls of this actor in a batch."""
-        return self.job.algo.unrolls_per_batch / self._actors
+        return self.job.algo.unrolls_per_batch / self._actors * self._slack
+
+    def _stand_in(self) -> None:
+        """No weights came in time: another actor's share is missing, so fill twice as much from now on."""
+        self._sent = dict.fromkeys(self._sent, 0.0)
+        self._slack, self._slack_at = min(2 * self._slack, self._actors), time.monotonic()
+
+    def _stand_back(self) -> None:
+        """Whoever was missing may be there again, once that has not been needed for a while."""
+        if self._slack > 1 and time.monotonic() - self._slack_at > self.job.cluster.silence_s:
+            self._slack, self._slack_at = max(1.0, self._slack / 2), time.monotonic()
 
     def _await_first(self, weights: Any) -> None:
         deadline = time.monotonic() + self.job.cluster.start_timeout_s
@@ -139,6 +153,7 @@ class ActorHost:
         if messages:
             now = time.monotonic()
             self._between_s, self._arrived_at = now - self._arrived_at, now
+            self._stand_back()
         for message in messages:
             if message.kind == PAIRINGS:
                 assert self._opponents is not None

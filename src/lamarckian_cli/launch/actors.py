@@ -17,6 +17,8 @@ from lamarckian_cli.launch.node_agents import NodeAgents
 from lamarckian_cli.launch.placement import Machine, Placement, vacancies
 from lamarckian_cli.launch.unfit import named
 
+PING_EVERY_S = 1.0
+
 
 @dataclass(eq=False, slots=True)
 class Actor:
@@ -29,12 +31,15 @@ class Actor:
     up: Any = None  # a call that it has not answered yet since it was asked for, ...
     asked_at: float = 0.0  # ... at this time, ...
     late: bool = False  # ... which is longer ago than it may take
+    ping: Any = None  # a call by which it is seen whether it hangs
+    pinged_at: float = 0.0
+    silent: bool = False  # it has not answered for cluster.silence_s
     ended_at: float = 0.0  # when its end was seen, ...
     reason: str = ""  # ... and what Ray says of it
 
     @property
     def runs(self) -> bool:
-        return self.run is not None and self.up is None
+        return self.run is not None and self.up is None and not self.silent
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +105,7 @@ class Actors:
         """
         self._look_after_ended()
         self._look_after_starts()
+        self._look_after_silent()
 
     # -------------------------------------------------------------- machines come and go
 
@@ -123,13 +129,17 @@ class Actors:
 
     def share(self) -> None:
         """Tell them among how many a batch is shared: those whose machine answers and has a core."""
-        sharing = max(1, sum(not actor.late and self._sites.ready(actor.machine) for actor in self))
+        sharing = max(1, sum(self._shares(actor) for actor in self))
         if sharing != self._sharing:
             self._sharing = sharing
             for actor in self:
                 actor.handle.call.remote("share_among", sharing)
 
     # -------------------------------------------------------------- parts
+
+    def _shares(self, actor: Actor) -> bool:
+        there = actor.run is not None and not actor.late and not actor.silent
+        return there and self._sites.ready(actor.machine)
 
     def _start(self, number: int, machine: Machine) -> None:
         handle = ray_cluster.process_on(
@@ -209,6 +219,36 @@ class Actors:
             actor.late = True
         self._fall_short(late)
         self.share()
+
+    def _look_after_silent(self) -> None:
+        """Do without those that hang, until they answer; those that hang for long are started again."""
+        pings = {actor.ping: actor for actor in self if actor.ping is not None}
+        answered, _ = (
+            ray_calls.ray().wait(list(pings), num_returns=len(pings), timeout=0) if pings else ([], [])
+        )
+        for reference in answered:
+            self._hear(pings[reference])
+        now, silence_s = time.monotonic(), self._job.cluster.silence_s
+        for actor in self:
+            if actor.run is None or actor.up is not None or not self._sites.ready(actor.machine):
+                continue  # it ended, or starts, or its machine is what does not answer
+            waited_s = now - actor.pinged_at
+            if actor.ping is None and waited_s > PING_EVERY_S:
+                actor.ping, actor.pinged_at = actor.handle.call.remote("pid"), now
+            elif actor.ping is not None and waited_s > silence_s and not actor.silent:
+                actor.silent = True
+                who = f"actor {actor.number} on {named(actor.machine)}"
+                self.notes.append(f"{who} does not answer; the others fill its share")
+                self.share()
+            elif actor.ping is not None and waited_s > silence_s + self._job.cluster.start_timeout_s:
+                self._kill(actor)  # which ends its run, and it is started again
+
+    def _hear(self, actor: Actor) -> None:
+        actor.ping = None
+        if actor.silent and actor.run is not None:
+            actor.silent = False
+            self.notes.append(f"actor {actor.number} on {named(actor.machine)} answers again")
+            self.share()
 
     def _fall_short(self, late: list[Actor]) -> None:
         """Stop, or note that the job goes on with the actors that run."""

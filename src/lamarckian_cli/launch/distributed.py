@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -192,7 +193,11 @@ class DistributedTraining:
         progress["actor_restarts"] = self._actors.restarts
         progress["actors"] = self._actors.running()
         if self._agents is not None:
-            progress.update(self._agents.report())
+            report = self._agents.report()
+            progress["dropped_messages"] = dict(
+                Counter(progress["dropped_messages"]) + report.pop("dropped_messages")
+            )
+            progress.update(report)
         return progress
 
     def state(self) -> dict[str, Any]:

@@ -104,6 +104,14 @@ def start_of(pid: int) -> str:
     return fields[19] if fields and fields[0] != "Z" else ""
 
 
+def ticks_of(pid: int) -> int:
+    """When a process started, in the kernel's ticks since it booted; -1 where there is none.
+
+    No clock that may be set tells it, unlike a time of day.
+    """
+    return int(start_of(pid) or -1)
+
+
 def stat_of(pid: int) -> list[str]:
     """The fields of /proc/PID/stat from the state on; empty if there is no such process."""
     try:

@@ -167,8 +167,8 @@ class LearnerHost:
 
     def _dropped(self) -> Counter[str]:
         """Messages that came and were not used, by reason."""
-        remote = Counter() if self._remote_gather is None else self._remote_gather.dropped
-        return self._gather.dropped + remote
+        ends = (self._gather, self._local, self._remote_gather, self._remote)
+        return sum((end.dropped for end in ends if end is not None), Counter())
 
     def _since_first_update_s(self) -> float | None:
         at = self._first_update_at

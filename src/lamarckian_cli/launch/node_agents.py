@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import statistics
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -362,7 +363,12 @@ class NodeAgents:
 
     def report(self) -> dict[str, Any]:
         """How the machines stand, for logs and the bench."""
+        dropped: Counter[str] = Counter()
+        for agent in self._agents.values():
+            for part in ("weights", "unrolls"):
+                dropped.update(agent.status.get(part, {}).get("dropped", {}))
         return {
+            "dropped_messages": dropped,
             "machines": len(self._order),
             "tree_changes": self.changes,
             "relay_bytes": sum(

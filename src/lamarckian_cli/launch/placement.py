@@ -100,7 +100,11 @@ def place(
         learner_device="cuda" if learner.gpus else "cpu",
         actors=tuple((m, counts[m.node_id]) for m in machines if counts.get(m.node_id)),
         wanted=wanted,
-        notes=tuple(f"{shortage}: going on with what is there" for shortage in shortages),
+        notes=tuple(
+            f"{shortage}: going on with {sum(counts.values()):,} actors, "
+            f"the learner {'on a GPU' if learner.gpus else 'without a GPU'}"
+            for shortage in shortages
+        ),
     )
 
 

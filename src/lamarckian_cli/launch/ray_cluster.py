@@ -130,7 +130,20 @@ def _where(given: str, access: Access | None) -> tuple[str, str]:
     if access is None and given == "auto" and variable:  # which is what Ray makes of it
         parse_address(variable, "RAY_ADDRESS")
         return variable, f"{where}, and RAY_ADDRESS is {variable!r}"
+    noted = _noted_address() if access is None and given == "auto" else ""
+    if noted:
+        return noted, f"{where}, and the Ray started last on this machine was at {noted}"
     return given, where
+
+
+def _noted_address() -> str:
+    """Where Ray would look for `auto`: it writes down what it started, and leaves it there."""
+    from ray._private.utils import read_ray_address
+
+    try:
+        return str(read_ray_address() or "")
+    except OSError:
+        return ""
 
 
 def machines() -> list[Machine]:

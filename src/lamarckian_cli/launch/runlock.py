@@ -14,12 +14,10 @@ import socket
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from lamarckian_cli.errors import RunError
+from lamarckian_cli.launch.guardian import ticks_of
 
 LOCK = "lock"
-CLOCK_TOLERANCE_S = 2.0  # the start of a process is told relative to a clock that may be set meanwhile
 
 
 class RunLock:
@@ -29,7 +27,7 @@ class RunLock:
         self._descriptor: int | None = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             _lock(self._descriptor, folder)
-            record = {"pid": os.getpid(), "host": socket.gethostname(), "started": _started(os.getpid())}
+            record = {"pid": os.getpid(), "host": socket.gethostname(), "started": ticks_of(os.getpid())}
             text = json.dumps(record).encode()
             os.pwrite(self._descriptor, text, 0)
             os.ftruncate(self._descriptor, len(text))
@@ -56,8 +54,7 @@ def writer_is_alive(folder: Path) -> bool:
         return False
     if holder.get("host") != socket.gethostname():
         return True
-    started = _started(holder["pid"])
-    return started is not None and abs(started - holder.get("started", 0.0)) <= CLOCK_TOLERANCE_S
+    return ticks_of(holder["pid"]) == holder.get("started")
 
 
 def _lock(descriptor: int, folder: Path) -> None:
@@ -85,14 +82,3 @@ def _holder(folder: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return record if isinstance(record, dict) and isinstance(record.get("pid"), int) else None
-
-
-def _started(pid: int) -> float | None:
-    """When the process began, in seconds since the epoch; None if it is gone."""
-    try:
-        process = psutil.Process(pid)
-        if process.status() == psutil.STATUS_ZOMBIE:
-            return None
-        return float(process.create_time())
-    except (psutil.Error, ValueError, OverflowError):
-        return None

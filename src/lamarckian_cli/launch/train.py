@@ -42,6 +42,7 @@ def train(job: Job, *, json_output: bool) -> dict[str, Any]:
             folder = _folder(job)
         session = Session(job, folder, stop, quiet=json_output)
         summary = carry_out(session, stop, over_ray=job.cluster.kind != "inproc")
+        session.tell_end()  # last of all: whoever reads it may have gone, which must not cost the run
     if session.interrupted:
         raise KeyboardInterrupt
     return summary
@@ -66,6 +67,7 @@ class Session:
         self.reports: dict[str, dict[str, float]] = {}
         self.version = 0
         self.extra: dict[str, Any] = {}
+        self._dropped: set[str] = set()  # reasons that were told
         self._began = time.monotonic()
         self._earlier_s = 0.0  # trained in earlier sessions of the same run, ...
         self._earlier_batches = 0  # ... and what they learned from
@@ -87,6 +89,10 @@ class Session:
         if self.counters.env_steps != self._logged_env_steps:
             self._log()  # what a signal cut short
         return self._summarize()
+
+    def tell_end(self) -> None:
+        """What was reached, why it is the end, and what to type next."""
+        self.display.finish(self.folder.path, self.interrupted, end_reached(self.job.budget, self.counters))
 
     @property
     def interrupted(self) -> bool:
@@ -191,8 +197,11 @@ class Session:
         """Say in the message how to go on, where there is something to go on from."""
         from lamarckian_cli.launch.ray_calls import RESUME_HINT
 
+        cause = str(error).removesuffix(RESUME_HINT)
         if self.folder.has_checkpoint():
-            error.args = (f"{str(error).removesuffix(RESUME_HINT)}; go on with {self._resume_command()}",)
+            error.args = (f"{cause}; go on with {self._resume_command()}",)
+        elif cause != str(error):
+            error.args = (f"{cause}; nothing had been saved yet",)
 
     def _take_in(self, progress: dict[str, Any]) -> None:
         self._take_counters(progress["counters"])
@@ -201,11 +210,19 @@ class Session:
             self._rate_from = self.counters.env_steps, self.counters.seconds
         self.reports = progress["reports"]
         self.version = next(iter(progress["versions"].values()))
+        self._note_dropped(progress["dropped_messages"])
         self.extra = {
             "dropped_messages": sum(progress["dropped_messages"].values()),
             **{name: progress[name] for name in IN_METRICS if name in progress},
             **progress["selfplay"],
         }
+
+    def _note_dropped(self, dropped: dict[str, int]) -> None:
+        """Say once of each reason that messages were not used."""
+        for reason, count in dropped.items():
+            if count and reason not in self._dropped:
+                self._dropped.add(reason)
+                self.display.note([f"messages were dropped and not used: {reason} ({count} so far)"])
 
     def _take_counters(self, state: dict[str, Any]) -> None:
         fresh = Counters(list(state["recent"]), self.job.evaluation.window)
@@ -217,7 +234,10 @@ class Session:
 
     def _earlier_state(self) -> dict[str, Any] | None:
         """Where a resumed run goes on; None where it begins, also if it was killed before a checkpoint."""
-        if self.job.resume is None or not self.folder.has_checkpoint():
+        if self.job.resume is None:
+            return None
+        if not self.folder.has_checkpoint():
+            self.display.note([f"{self.folder.path} has no checkpoint, so it begins anew"])
             return None
         state: dict[str, Any] = self.folder.load_checkpoint("latest")
         self._earlier_s = float(state["counters"]["seconds"])
@@ -323,7 +343,6 @@ class Session:
             )
         )
         self.folder.write_summary(summary)
-        self.display.finish(self.folder.path, self.interrupted, end_reached(self.job.budget, counters))
         return {"run": str(self.folder.path), **summary}
 
 

@@ -21,6 +21,7 @@ from lamarckian_cli.errors import TransportError
 from lamarckian_cli.transport import handshake
 from lamarckian_cli.transport.address import Address, check_bind, remove_file
 from lamarckian_cli.transport.codec import Buffer, MessageError
+from lamarckian_cli.transport.door import Door
 from lamarckian_cli.transport.keys import JobKeys, z85_bytes
 from lamarckian_cli.transport.options import tune
 
@@ -78,6 +79,7 @@ class Service:
         self._wake_lock = threading.Lock()  # keeps a wake from writing to a descriptor just closed
         self._context = zmq.Context(io_threads=1)
         self._zap: zmq.Socket[bytes] | None = None
+        self._door: Door | None = None
         self._router: zmq.Socket[bytes] = self._context.socket(zmq.ROUTER)
         try:
             self._bind(max_frame_bytes)
@@ -149,6 +151,7 @@ class Service:
             router.setsockopt(zmq.ZAP_DOMAIN, b"lamarck")
             router.setsockopt(zmq.CURVE_SERVER, 1)
             router.setsockopt(zmq.CURVE_SECRETKEY, self._keys.server_secret.encode())
+            self._door = Door(router)
         try:
             router.bind(address.endpoint)
         except zmq.ZMQError as error:
@@ -161,6 +164,8 @@ class Service:
             self._failure = error  # told to whoever uses the channel next
         finally:
             remove_file(self._address)  # while it is ours: a moment later another may have bound it
+            if self._door is not None:
+                self._door.close()
             self._router.close(linger=0)
             if self._zap is not None:
                 self._zap.close(linger=0)
@@ -168,7 +173,8 @@ class Service:
 
     def _serve(self) -> None:
         poller = zmq.Poller()
-        for source in (self._wake_read, self._router, self._zap):
+        watched = None if self._door is None else self._door.monitor
+        for source in (self._wake_read, self._router, self._zap, watched):
             if source is not None:
                 poller.register(source, zmq.POLLIN)
         while not self._closing:
@@ -181,8 +187,11 @@ class Service:
                 self._admit()
             if self._router in ready:
                 self._take_in()
+            if watched in ready:
+                self._count_strangers()
             if time.monotonic() >= self._look_at:
                 self._look()
+                self._count_strangers()
 
     def _take_in(self) -> None:
         for _ in range(_BATCH):
@@ -240,14 +249,18 @@ class Service:
         self._joined.discard(peer)
         self._handler.left(peer)
 
+    def _count_strangers(self) -> None:
+        if self._door is not None:
+            self._door.look()
+            if self._door.strangers:
+                self.dropped["stranger"] = self._door.strangers
+
     def _admit(self) -> None:
         """Answer one request of ZeroMQ's authentication protocol: the job's client key, or nobody."""
         assert self._zap is not None
         assert self._keys is not None
         version, request, _domain, _address, _identity, mechanism, *credentials = self._zap.recv_multipart()
         known = mechanism == b"CURVE" and credentials == [z85_bytes(self._keys.client_public)]
-        if not known:
-            self.dropped["stranger"] += 1
         status = [b"200", b"OK"] if known else [b"400", b"not a key of this job"]
         self._zap.send_multipart([version, request, *status, b"", b""])
 

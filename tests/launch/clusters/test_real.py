@@ -90,6 +90,7 @@ def test_up_here_join_status_lose_the_head_and_down(home: Path) -> None:
         with pytest.raises(ClusterError, match="has lost its head"):
             find_access("auto")
         (found,) = takedown.status(None)
+        assert found["state"] == "lost"
         assert [row["alive"] for row in found["machines"]] == [False]
         assert "has ended" in found["error"]
     finally:

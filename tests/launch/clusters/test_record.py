@@ -103,11 +103,21 @@ def test_which_of_several_must_be_said() -> None:
         find_access("c")
 
 
+def test_what_is_left_of_a_lost_cluster_is_in_nobodys_way() -> None:
+    records.write_record(a_record("a", pid=os.getpid(), started=1, port=1))
+    records.write_record(running("b", port=2))
+    found = find_access("auto")
+    assert found is not None
+    assert found.name == "b"
+    with pytest.raises(ClusterError, match="a has lost its head"):
+        find_access("a")
+
+
 @pytest.mark.parametrize(
     ("record", "said"),
     [
         (a_record(pid=2**22 + 1), "has lost its head: process 4194305 has ended"),
-        (a_record(pid=os.getpid(), started=1.0), "has lost its head"),
+        (a_record(pid=os.getpid(), started=1), "has lost its head"),
         (running(state="starting"), "is starting, or that was cut short"),
     ],
 )

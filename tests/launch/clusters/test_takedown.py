@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
@@ -70,13 +71,17 @@ def test_a_head_that_does_not_end_stays_in_the_record_alone() -> None:
     assert (left.nodes, left.state) == ((head,), "ending")
 
 
-def known_to_ray(tmp_path: Path, *rows: tuple[str, str]) -> Record:
-    """A cluster whose head takes these machines, each an address and Ray's id of it, for alive."""
+def known_to_ray(tmp_path: Path, *rows: tuple[str, str], jobs: Sequence[int] = ()) -> Record:
+    """A cluster whose head takes these machines, each an address and Ray's id of it, for alive.
+
+    `jobs` run there, as processes of these numbers.
+    """
     answer = {
+        "jobs": [{"pid": pid, "address": "10.0.0.7"} for pid in jobs],
         "machines": [
             {"id": name, "name": "n", "address": at, "cores": 1, "gpus": 0, "alive": True, "head": False}
             for at, name in rows
-        ]
+        ],
     }
     python = script(tmp_path / "head", f"#!/bin/sh\necho 'lamarck-node {json.dumps(answer)}'\n").strip("'")
     record = running()
@@ -95,6 +100,23 @@ def test_a_machine_that_was_ended_is_not_listed_although_ray_takes_it_for_alive(
         ("this machine", "10.0.0.1"),
         (None, "10.0.0.6"),
     ]
+
+
+def test_a_cluster_is_not_ended_under_a_job_unless_that_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = known_to_ray(tmp_path, ("10.0.0.1", "h"), jobs=[4711])
+    records.write_record(record)
+    with pytest.raises(
+        ClusterError,
+        match=r"^1 job runs on cluster mine \(process 4711 on 10\.0\.0\.7\); end it there .* take --force$",
+    ):
+        takedown.down("mine", (), silent)
+    assert records.read_record("mine") == record
+    monkeypatch.setattr(takedown, "end", lambda *_: {})
+    assert takedown.down("mine", (), silent, force=True).machines == ("this machine",)
+    records.write_record(known_to_ray(tmp_path, ("10.0.0.1", "h")))
+    assert takedown.down("mine", (), silent).machines == ("this machine",)
 
 
 def test_up_waits_for_the_machines_that_it_was_asked_for_alone(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ IDENTITY = "LAMARCK_CLUSTER_NODE"  # environment variable of every process that 
 STATE, LOG = "node.json", "ray.log"
 SHARED_MEMORY = Path("/dev/shm")
 LOOK_S = 0.1
+QUERY_S = 10.0
 END_S = 10.0  # that Ray's processes are given to end by themselves
 NOT_PASSED_ON = ("RAY_ADDRESS", "RAY_AUTH_TOKEN")  # another cluster's, where the user has set them
 
@@ -119,7 +120,7 @@ def start(
     write_private(place, {STATE: json.dumps(state)})
     try:
         found = _await_start(process, Path(temporary), log, timeout_s)
-        started = psutil.Process(process.pid).create_time()
+        started = guardian.ticks_of(process.pid)
     except (ClusterError, psutil.NoSuchProcess, KeyboardInterrupt):
         stop(folder=folder, identity=identity)
         raise
@@ -127,13 +128,18 @@ def start(
 
 
 def machines(*, address: str) -> dict[str, Any]:
-    """What Ray knows of its machines; the environment must point to the secrets of the cluster."""
+    """What Ray knows of its machines, and the jobs that run there.
+
+    The environment must point to the secrets of the cluster.
+    """
     # What `ray health-check` asks with: it joins nothing and starts nothing.
     from ray._raylet import GcsClient  # type: ignore[attr-defined]
     from ray.exceptions import AuthenticationError, RpcError
 
     try:
-        known = GcsClient(address=address).get_all_node_info(timeout=10)
+        client = GcsClient(address=address)
+        known = client.get_all_node_info(timeout=QUERY_S)
+        jobs = client.get_all_job_info(timeout=QUERY_S)
     except AuthenticationError as error:
         raise ClusterError(
             f"the Ray at {address} refuses the token in {os.environ.get('RAY_AUTH_TOKEN_PATH')}; "
@@ -153,7 +159,12 @@ def machines(*, address: str) -> dict[str, Any]:
         }
         for node_id, node in known.items()
     ]
-    return {"machines": rows}
+    running = [
+        {"pid": job.driver_pid, "address": job.driver_address.ip_address}
+        for job in jobs.values()
+        if not job.is_dead
+    ]
+    return {"machines": rows, "jobs": running}
 
 
 def stop(*, folder: str, identity: str) -> dict[str, Any]:

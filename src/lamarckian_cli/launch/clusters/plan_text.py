@@ -46,7 +46,8 @@ def _tree(tree: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         )
         sizes = sorted({len(leaves) for leaves in relays.values()})
         each = " or ".join(f"{size:,}" for size in sizes)
-        yield "  relays", f"{len(relays):,} of them send on to {each} each"
+        send = "send on to" if len(relays) > 1 else "sends on to"
+        yield "  relays", f"{len(relays):,} of them {send} {each}{' each' if len(relays) > 1 else ''}"
         first = next(iter(relays))
         yield "  such as", f"rank {first} to {_ranks(relays[first])}"
     yield (
@@ -79,9 +80,11 @@ def _rates(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     )
     if rates["actors_that_suffice"] < plan["machines"]["actors"]:
         yield "", f"{rates['actors_that_suffice']:,} actors would do, or a larger algo.batch_size"
-    parts = ", ".join(f"{name} {staleness[name]:.3g}" for name in ("broadcast", "update", "unroll", "queue"))
-    yield "staleness", f"{staleness['mean']:.3g} versions ({parts})"
-    yield "", f"{staleness['paper']:.3g} as the paper counts"
+    parts = ", ".join(
+        f"{name} {_versions(staleness[name])}" for name in ("broadcast", "update", "unroll", "queue")
+    )
+    yield "staleness", f"{_versions(staleness['mean'])} versions ({parts})"
+    yield "", f"{_versions(staleness['paper'])} as the paper counts"
 
 
 def _assumed(assumed: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -114,3 +117,7 @@ def _seconds(seconds: float) -> str:
     if seconds >= 1:
         return f"{seconds:.3g} s"
     return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} µs"
+
+
+def _versions(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

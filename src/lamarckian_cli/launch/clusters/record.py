@@ -17,15 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from lamarckian_cli.errors import ClusterError
 from lamarckian_cli.launch.clusters.secrets import ray_environment, write_private
+from lamarckian_cli.launch.guardian import ticks_of
 
 FILE = "cluster.json"
 DEFAULT_NAME = "default"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,40}")
-STARTING, UP, ENDING = "starting", "up", "ending"
+STARTING, UP, ENDING, LOST = "starting", "up", "ending", "lost"  # the last is never written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +37,7 @@ class Node:
     user: str | None = None
     ssh: tuple[str, ...] = ()
     pid: int = 0  # of the process that everything of Ray there hangs under
-    started: float = 0.0  # when that process did, in seconds since 1970
+    started: int = 0  # when that process did, in its kernel's ticks since it booted
 
     @property
     def is_head(self) -> bool:
@@ -98,6 +97,8 @@ def find_access(address: str = "auto") -> Access | None:
                 f"({named(records)}): give HOST:PORT, auto or a name"
             )
         records = meant
+    else:  # what is left of a cluster that was lost is in nobody's way
+        records = [r for r in records if is_running(r.head.pid, r.head.started)] or records
     if len(records) > 1:
         raise ClusterError(
             f"cluster.address is 'auto', but {len(records)} clusters are up; "
@@ -153,10 +154,9 @@ def read_record(name: str) -> Record:
             raise ValueError("it names no machine")
         return Record(**{**tree, "taken_out": tuple(tree.get("taken_out", ()))}, nodes=nodes)
     except FileNotFoundError as error:
-        raise ClusterError(
-            f"there is no cluster {name!r} ({named(list(read_records()))}); "
-            "start one with lamarck cluster up --here"
-        ) from error
+        there = list(read_records())
+        remedy = f"name one: --name {there[0].name}" if there else "start one with lamarck cluster up --here"
+        raise ClusterError(f"there is no cluster {name!r} ({named(there)}); {remedy}") from error
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise ClusterError(
             f"{path} cannot be read ({error}); end what runs of that cluster, then remove {path.parent}"
@@ -224,10 +224,6 @@ def named(records: list[Record]) -> str:
     return f"there are: {', '.join(r.name for r in records)}" if records else "there is none"
 
 
-def is_running(pid: int, started: float) -> bool:
+def is_running(pid: int, started: int) -> bool:
     """Whether this very process runs; another one of the same number is another one."""
-    try:
-        process = psutil.Process(pid)
-        return process.status() != psutil.STATUS_ZOMBIE and abs(process.create_time() - started) < 1.0
-    except psutil.NoSuchProcess:
-        return False
+    return ticks_of(pid) == started

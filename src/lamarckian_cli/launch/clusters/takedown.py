@@ -25,11 +25,13 @@ class Ended:
     warnings: tuple[str, ...]  # a sentence on each that is only forgotten, for it could not be asked
 
 
-def down(name: str, hosts: Sequence[str], say: Callable[[str], None]) -> Ended:
+def down(name: str, hosts: Sequence[str], say: Callable[[str], None], *, force: bool = False) -> Ended:
     """End the cluster of this name, or its machines `hosts` alone.
 
-    A host that cannot be asked (it is switched off, say) is forgotten like the others. This machine
-    always can be: where Ray does not end here, that is a ClusterError, and the record stays.
+    Jobs go on without machines, but not without a cluster: while one runs there, that is a
+    ClusterError unless `force`. A host that cannot be asked (it is switched off, say) is forgotten
+    like the others. This machine always can be: where Ray does not end here, that is a ClusterError,
+    and the record stays.
     """
     records.check_name(name)
     record = records.read_record(name)
@@ -39,6 +41,8 @@ def down(name: str, hosts: Sequence[str], say: Callable[[str], None]) -> Ended:
             f"--hosts has {', '.join(strangers)}, which cluster {name} has not; it has: "
             f"{', '.join(node.host for node in record.nodes if node.host) or 'no host but this machine'}"
         )
+    if not hosts and not force:
+        _check_idle(record)
     ended = [node for node in record.nodes if not hosts or node.host in hosts]
     say(f"ending Ray on {count(len(ended), 'machine')}")
     if not hosts:
@@ -57,7 +61,10 @@ def down(name: str, hosts: Sequence[str], say: Callable[[str], None]) -> Ended:
 
 
 def status(name: str | None) -> list[dict[str, Any]]:
-    """Each cluster, or the one of this name: `name`, `address`, `state`, and `machines` with a row each."""
+    """Each cluster, or the one of this name: `name`, `address`, `state`, and `machines` with a row each.
+
+    The state is starting, up, ending, or lost where the head has ended.
+    """
     if name is None:
         return [_status(record) for record in records.read_records()]
     records.check_name(name)
@@ -74,6 +81,20 @@ def end(record: Record, nodes: Sequence[Node]) -> dict[str, ClusterError]:
     _, errors = ask_all([n for n in nodes if not n.is_head], stop)
     _, of_head = ask_all([n for n in nodes if n.is_head], stop)
     return {**errors, **of_head}
+
+
+def _check_idle(record: Record) -> None:
+    try:
+        jobs = _asked(record)["jobs"]
+    except ClusterError:  # the head is gone, and so is whatever ran there
+        return
+    if jobs:
+        listed = ", ".join(f"process {job['pid']} on {job['address']}" for job in jobs)
+        run = "1 job runs" if len(jobs) == 1 else f"{len(jobs)} jobs run"
+        raise ClusterError(
+            f"{run} on cluster {record.name} ({listed}); "
+            "end it there with Ctrl-C, which saves what it has learned, or take --force"
+        )
 
 
 def _known_to_ray(record: Record) -> list[dict[str, Any]]:
@@ -130,10 +151,13 @@ def _forgotten(record: Record, error: ClusterError, *, alone: bool) -> str:
 
 
 def _status(record: Record) -> dict[str, Any]:
-    try:
-        known, error = machines_of(record), None
-    except ClusterError as failed:
-        known, error = [], str(failed)
+    known: list[dict[str, Any]] = []
+    error = None
+    if record.state != records.STARTING or record.head.pid:  # else there is nobody to ask yet
+        try:
+            known = machines_of(record)
+        except ClusterError as failed:
+            error = str(failed)
     alive = {row["address"]: row for row in known if row["alive"]}
     gone = {"id": None, "name": None, "cores": 0, "gpus": 0, "alive": False, "head": False}
     rows = [
@@ -144,29 +168,34 @@ def _status(record: Record) -> dict[str, Any]:
     return {
         "name": record.name,
         "address": record.address,
-        "state": record.state,
+        "state": records.LOST if record.state == records.UP and not _runs(record) else record.state,
         "error": error,
         "machines": rows,
     }
 
 
 def machines_of(record: Record) -> list[dict[str, Any]]:
-    """What Ray knows of the cluster's machines, but for those that `down` has ended.
+    """What Ray knows of the cluster's machines, but for those that `down` has ended."""
+    rows: list[dict[str, Any]] = _asked(record)["machines"]
+    return [row for row in rows if row["id"] not in record.taken_out]
 
-    It is asked in a process of its own, with the cluster's secrets.
-    """
-    if record.state == records.ENDING or not records.is_running(record.head.pid, record.head.started):
+
+def _runs(record: Record) -> bool:
+    return records.is_running(record.head.pid, record.head.started)
+
+
+def _asked(record: Record) -> dict[str, Any]:
+    """What Ray's head answers of machines and jobs, in a process of its own, with the cluster's secrets."""
+    if record.state == records.ENDING or not _runs(record):
         raise ClusterError("the process that its head hung under has ended")  # Ray would wait for it
     environment = ray_environment(records.node_folder(record.name, record.head.label))
-    answer = ask(
+    return ask(
         record.head,
         "machines",
         {"address": record.address},
         timeout_s=QUERY_TIMEOUT_S,
         environment=environment,
     )
-    rows: list[dict[str, Any]] = answer["machines"]
-    return [row for row in rows if row["id"] not in record.taken_out]
 
 
 def folder_there(name: str, node: Node) -> str:
