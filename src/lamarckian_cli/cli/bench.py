@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from lamarckian_cli.cli import bench_ec, bench_transport
+from lamarckian_cli.cli.bench_population import population
 from lamarckian_cli.cli.bench_scaling import scaling
 
 app = typer.Typer(help="Measure this machine and this program.", no_args_is_help=True)
@@ -45,6 +46,7 @@ def sampling(
 
 
 app.command("scaling")(scaling)
+app.command("population")(population)
 bench_transport.register(app)
 bench_ec.register(app)
 
