@@ -26,7 +26,9 @@ def unpacked(**changes: Any) -> Any:
 
 def test_a_result_as_actors_send_it() -> None:
     (result,) = unpacked()
-    assert (result.policy, result.result) == ("main", {"return": 1.0})
+    assert (result.policy, result.result, result.opponent) == ("main", {"return": 1.0}, "")
+    (result,) = unpacked(opponent="main#3")
+    assert result.opponent == "main#3"
 
 
 @pytest.mark.parametrize(
@@ -39,6 +41,8 @@ def test_a_result_as_actors_send_it() -> None:
         {"env_steps": 1.5},
         {"version": None},
         {"first_version": None},
+        {"opponent": 3},
+        {"opponent": None},
         {"unknown": 1},
     ],
 )

@@ -132,8 +132,8 @@ class Opponents(Stack):
         numbers = np.array(self._pairings.numbers)
         chances = self._pairings.chances[self._pairings.learners.index(learner)]
         chances = np.where((numbers != EMPTY) & np.isin(numbers, self._versions), chances, 0.0)
-        if not chances.any():  # anybody whose name is known
-            numbers = np.sort(self._versions[self._known()])
-            chances = np.ones(len(numbers))
-        number = numbers[choose(chances / chances.sum(), rng)]
+        if chances.any():
+            number = numbers[choose(chances / chances.sum(), rng)]
+        else:  # the newest whose name is known: were others met too, none of them would ever come free
+            number = self._versions[self._known()].max()
         return int(np.flatnonzero(self._versions == number)[0])

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lamarckian_cli.errors import MDPError
 from lamarckian_cli.launch.casting import WIN
 from lamarckian_cli.launch.job import Job
 from lamarckian_cli.records import MatchResult, Pairings, Weights, place_name
@@ -43,7 +44,7 @@ class PoolKeeper:
         self._places: list[str] = [""] * league.settings.capacity  # who stands in each
         self._fresh: set[str] = set()  # snapshots that were not told of yet
         self._changed = False  # since pairings were told
-        self._version = 0
+        self._version = 0  # of the pairings, told or to be told
         self._lock = threading.Lock()
         for policy in policies:
             league.enroll(policy)
@@ -60,12 +61,15 @@ class PoolKeeper:
             self._take_places()
 
     def add_results(self, results: Iterable[MatchResult]) -> None:
-        """Matches that ended; those against who has left the pool since say nothing any more."""
+        """Matches that ended; those against who has left the pool since say nothing any more.
+
+        Raises MDPError where the game does not say who won.
+        """
         with self._lock:
             for result in results:
                 if result.opponent in self.league.pool and result.policy in self.league.policies:
-                    self.league.record(result.policy, result.opponent, result.result[WIN])
-                    self._changed = True
+                    self.league.record(result.policy, result.opponent, _score(result))
+                    self._change()
 
     def news(self) -> tuple[list[Weights], Pairings | None]:
         """Snapshots that are new since the last call, and the pairings where they have changed."""
@@ -104,13 +108,13 @@ class PoolKeeper:
         """A member was given the weights of one who was remembered."""
         with self._lock:
             self.league.enroll(member, like=name)
-            self._changed = True
+            self._change()
 
     def begin_anew(self, member: str) -> None:
         """A member has first weights again."""
         with self._lock:
             self.league.enroll(member)
-            self._changed = True
+            self._change()
 
     def rating(self, policy: str) -> float:
         """The mean of what is known of its skill."""
@@ -152,14 +156,19 @@ class PoolKeeper:
             if name not in self._places:
                 self._places[self._places.index("")] = name
                 self._fresh.add(name)
-        self._changed = True
+        self._change()
+
+    def _change(self) -> None:
+        """Pairings are not any more what was told; a resumed run tells the same ones by the same version."""
+        if not self._changed:
+            self._changed = True
+            self._version += 1
 
     def _standing(self) -> list[tuple[int, Any]]:
         """Places where somebody stands, and who."""
         return [(place, self.league.pool[name]) for place, name in enumerate(self._places) if name]
 
     def _pairings(self) -> Pairings:
-        self._version += 1
         learners = self.league.policies
         chances = np.zeros((len(learners), len(self._places)))
         numbers = [NOBODY] * len(self._places)
@@ -176,3 +185,12 @@ class PoolKeeper:
             learners=learners,
             chances=chances,
         )
+
+
+def _score(result: MatchResult) -> float:
+    score = result.result.get(WIN)
+    if score not in (1.0, 0.5, 0.0):
+        raise MDPError(
+            f"a match reported {WIN}={score}; self-play needs 1 (won), 0.5 (drawn) or 0 (lost) of each"
+        )
+    return score

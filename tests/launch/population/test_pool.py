@@ -120,6 +120,20 @@ def test_hyperparameters_that_cannot_be_fail_alone_and_leave_the_member_free(tra
     assert pool.free() == 2
 
 
+def test_who_fails_is_told_of_with_its_member(training):
+    pool, trainer = made(training)
+    pool.put(candidates((0, -1), (1, -1)))
+    pool.take(0.0)
+    member = next(m for m, placing in trainer.placed.items() if placing.individual == 1)
+    trainer.end(member, error="its loss is no number")
+    [done] = pool.take(0.0)
+    assert done.failure.error == "its loss is no number"
+    assert NAMES[done.worker] == member == "member1"
+    pool.put(candidates((2, -1), lr=-1.0))
+    [done] = pool.take(0.0)
+    assert NAMES[done.worker] == "member1"
+
+
 def test_an_overdue_individual_is_given_up_once(training):
     pool, trainer = made(training, deadline_s=1e-9)
     pool.put(candidates((0, -1)))

@@ -250,6 +250,7 @@ class Session:
         if self.job.resume is None:
             return None
         if not self.folder.has_checkpoint():
+            self.display.note([f"{self.folder.path} has no checkpoint, so it begins anew"])
             self.lineage.rewind(0)
             self.folder.rewind(0)
             return None
@@ -350,6 +351,10 @@ class Session:
         with contextlib.suppress(KeyboardInterrupt):  # the run has ended, and is saved
             front = feasible_front(self.collector.individuals())
             plot(self.folder.path, front, self.description, self.quality, self.collector.history)
+            if self._training is not None:
+                from lamarckian_cli.launch.population.report import write_report
+
+                write_report(self.folder)
 
 
 def _check_target(job: Job, objectives: int) -> None:

@@ -118,7 +118,7 @@ def _draw_curves(curves: Sequence[tuple[str, list[int], list[float]]]) -> Any:
     ):
         axes.plot(evaluations, values)
         axes.set_ylabel(title)
-        if _spans(values):
+        if spans(values):
             axes.set_yscale("log")
     axes.set_xlabel("evaluations")
     return figure
@@ -130,12 +130,12 @@ def _curves_page(curves: Sequence[tuple[str, list[int], list[float]]]) -> Any:
     page = make_subplots(rows=len(curves), shared_xaxes=True)
     for row, (title, evaluations, values) in enumerate(curves, start=1):
         page.add_scatter(x=evaluations, y=values, name=title, row=row, col=1)
-        page.update_yaxes(title_text=title, type="log" if _spans(values) else "linear", row=row, col=1)
+        page.update_yaxes(title_text=title, type="log" if spans(values) else "linear", row=row, col=1)
     page.update_xaxes(title_text="evaluations", row=len(curves), col=1)
     return page
 
 
-def _spans(values: Sequence[float]) -> bool:
+def spans(values: Sequence[float]) -> bool:
     """Whether values are spread over orders of magnitude, so that a logarithmic axis shows more."""
     return min(values) > 0 and max(values) > 100 * min(values)
 

@@ -210,6 +210,7 @@ class Members:
         """What a checkpoint needs: whoever is kept. Individuals that are being trained begin again."""
         return {
             "kept": [[number, state] for number, state in self._kept.items()],
+            "env_steps": {name: learner.env_steps for name, learner in self.learners.items()},
             **({} if self._keeper is None else {"selfplay": self._keeper.state()}),
         }
 
@@ -218,6 +219,8 @@ class Members:
         self._stays.clear()
         self._last.clear()
         self._kept = {int(number): kept for number, kept in state["kept"]}
+        for name, env_steps in state.get("env_steps", {}).items():  # by which snapshots are due
+            self.learners[name].env_steps = int(env_steps)
         if self._keeper is not None:
             self._keeper.restore(state["selfplay"])
 

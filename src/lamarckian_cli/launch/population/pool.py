@@ -10,11 +10,12 @@ from typing import Any
 
 from lamarckian_cli.errors import LamarckError
 from lamarckian_cli.evolution.strategy import Candidates
-from lamarckian_cli.launch.evolution.evaluation import Done, evaluation_seeds, failure_of
+from lamarckian_cli.launch.evolution.evaluation import Done, Failure, evaluation_seeds, failure_of
 from lamarckian_cli.launch.evolution.pool import PoolReport, done, one_by_one
 from lamarckian_cli.launch.population.evaluator import Training
 from lamarckian_cli.launch.population.members import Trained
 from lamarckian_cli.launch.population.trainer import Trainer
+from lamarckian_cli.problems.evaluator import Results
 
 NOBODY = -1
 
@@ -131,7 +132,9 @@ class TrainingPool:
                 self._trainer.place(member, placing)
             except LamarckError as error:  # hyperparameters that cannot be
                 self._last[member] = NOBODY
-                self._failed.append(done(candidate, failure_of(error), seconds=0.0))
+                self._failed.append(
+                    done(candidate, failure_of(error), seconds=0.0, worker=self._number[member])
+                )
                 continue
             self._places[member] = _Place(candidate, time.monotonic())
 
@@ -153,8 +156,9 @@ class TrainingPool:
         self._last[trained.member] = NOBODY if trained.error else trained.individual
         seconds = time.monotonic() - place.began
         self._busy_s += seconds
+        results: Results | Failure
         try:
             results = self._training.results(trained)
         except LamarckError as error:
-            return done(place.candidate, failure_of(error), seconds=seconds)
+            results = failure_of(error)
         return done(place.candidate, results, seconds=seconds, worker=self._number[trained.member])
