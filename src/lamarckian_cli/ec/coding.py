@@ -19,11 +19,15 @@ Genomes = dict[str, np.ndarray]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Real:
-    """D real numbers, each within [low, high]; float64. Without finite bounds it needs `start`."""
+    """D real numbers, each within [low, high]; float64. Without finite bounds it needs `start`.
+
+    With `log` new values are drawn by their order of magnitude; bounds are above 0 then.
+    """
 
     low: np.ndarray  # [D] float64
     high: np.ndarray  # [D] float64
     start: tuple[float, float] | None = None  # the box that first genomes are drawn from; None: the bounds
+    log: bool = False
 
     dtype = np.dtype(np.float64)
 
@@ -31,14 +35,19 @@ class Real:
         _check_bounds(self.low, self.high)
         if self.start is None and not (np.isfinite(self.low).all() and np.isfinite(self.high).all()):
             raise ConfigError("a real part without finite bounds needs `start`, the box of the first genomes")
+        _check_scale(self.log, self.low)
 
     @property
     def size(self) -> int:
         return len(self.low)
 
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        """[n, D], uniform in the box."""
+        """[n, D], uniform in the box, or uniform in the logarithm."""
         low, high = self.start if self.start is not None else (self.low, self.high)
+        if self.log:
+            return np.clip(
+                np.exp(rng.uniform(np.log(low), np.log(high), (n, self.size))), self.low, self.high
+            )
         return np.clip(rng.uniform(low, high, (n, self.size)), self.low, self.high)
 
     def holds(self, values: np.ndarray) -> bool:
@@ -48,22 +57,27 @@ class Real:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Integer:
-    """D whole numbers, each within [low, high], both included; int64."""
+    """D whole numbers, each within [low, high], both included; int64. `log` is as of Real."""
 
     low: np.ndarray  # [D] int64
     high: np.ndarray  # [D] int64
+    log: bool = False
 
     dtype = np.dtype(np.int64)
 
     def __post_init__(self) -> None:
         _check_bounds(self.low, self.high)
+        _check_scale(self.log, self.low)
 
     @property
     def size(self) -> int:
         return len(self.low)
 
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        """[n, D], uniform."""
+        """[n, D], uniform, or uniform in the logarithm."""
+        if self.log:
+            drawn = np.exp(rng.uniform(np.log(self.low), np.log(self.high), (n, self.size)))
+            return np.clip(np.rint(drawn).astype(np.int64), self.low, self.high)
         return rng.integers(self.low, self.high, (n, self.size), endpoint=True)
 
     def holds(self, values: np.ndarray) -> bool:
@@ -209,6 +223,11 @@ def bounds(low: float | Iterable[float], high: float | Iterable[float], size: in
         low=np.array(np.broadcast_to(np.asarray(low, np.float64), (size,))),
         high=np.array(np.broadcast_to(np.asarray(high, np.float64), (size,))),
     )
+
+
+def _check_scale(log: bool, low: np.ndarray) -> None:
+    if log and np.any(low <= 0):
+        raise ConfigError("a part on a logarithmic scale needs bounds above 0")
 
 
 def _check_bounds(low: np.ndarray, high: np.ndarray) -> None:

@@ -33,7 +33,7 @@ class Range:
 
     low: float | None = None
     high: float | None = None
-    scale: str = "linear"  # or log: how first values are drawn
+    scale: str = "linear"  # or log: how new values are drawn
     choices: tuple[float | int | str | bool | None, ...] | None = None
 
     @property
@@ -88,14 +88,7 @@ class Search:
 
     def sample(self, n: int, rng: np.random.Generator) -> Genomes:
         """n genomes, uniform on the scale of each key."""
-        genomes = self.coding.sample(n, rng)
-        for key, span in self.ranges.items():
-            if span.choices is None and span.scale == "log":
-                low, high = span.ends
-                drawn = np.clip(np.exp(rng.uniform(math.log(low), math.log(high), (n, 1))), low, high)
-                part = self.coding.parts[key]
-                genomes[key] = (np.rint(drawn) if isinstance(part, Integer) else drawn).astype(part.dtype)
-        return genomes
+        return self.coding.sample(n, rng)
 
     def values(self, genomes: Genomes, index: int) -> dict[str, Any]:
         """What the genome at `index` stands for, by key."""
@@ -146,7 +139,7 @@ class Search:
             raise ConfigError(f"problem.search.{key} has low and high; it needs choices, such as [{now!r}]")
         kind, dtype = (Integer, np.int64) if isinstance(now, int) else (Real, np.float64)
         low, high = (np.array([end], dtype) for end in span.ends)
-        return kind(low=low, high=high)
+        return kind(low=low, high=high, log=span.scale == "log")
 
     def _check_value(self, key: str, value: Any) -> None:
         if key.startswith(REWARD):
