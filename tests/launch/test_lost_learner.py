@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -13,12 +14,14 @@ import pytest
 from handray import RayActorError, RayError, RayTaskError
 
 from lamarckian_cli.errors import ClusterError, LamarckError, RunError, TransportError
-from lamarckian_cli.launch import ray_cluster
-from lamarckian_cli.launch.distributed import Actor, DistributedTraining
+from lamarckian_cli.launch import ray_calls, ray_cluster
+from lamarckian_cli.launch.actors import Actor, Actors, Sites
+from lamarckian_cli.launch.distributed import DistributedTraining
 from lamarckian_cli.launch.placement import Machine, Placement
 from lamarckian_cli.launch.wiring import job_of
 
 HERE = Machine(node_id="1", address="10.0.0.1", name="m1", cores=2, here=True)
+FINE = {"counters": {}, "dropped_messages": {}}  # what a learner that is well answers
 # As Ray tells it, but for the numbers.
 DIED = """The actor died unexpectedly before finishing this task.
 \tclass_name: Process
@@ -44,15 +47,21 @@ class Training:
                 RayError=RayError, RayActorError=RayActorError, RayTaskError=RayTaskError
             ),
         )
-        monkeypatch.setattr(ray_cluster, "ray", lambda: fake)
+        for module in (ray_calls, ray_cluster):
+            monkeypatch.setattr(module, "ray", lambda: fake)
         job = job_of(["env=pong", "run.dir=unused", "cluster.restart_limit=0"])
         self.training = DistributedTraining(job, threading.Event())
-        self.training._placement = Placement(
-            learner=HERE, learner_device="cpu", actors=((HERE, 1),), wanted=1
-        )
         learner = SimpleNamespace(call=SimpleNamespace(remote=self._ask))
         self.training._learner = learner
-        self.training._actors = {0: Actor(0, HERE, learner, lambda: actor)}
+        self.actors = self._watched(job, None)
+        self.actors[0] = Actor(0, HERE, learner, lambda: actor, pinged_at=time.monotonic())
+
+    def _watched(self, job: Any, agents: Any) -> dict[int, Actor]:
+        """Have the training look after actors, none yet; the dict that they are to stand in."""
+        placement = Placement(learner=HERE, learner_device="cpu", actors=((HERE, 1),), wanted=1)
+        sites = Sites(HERE, {}, agents)
+        self.training._actors = Actors(job, placement, sites, self.training._check_learner)
+        return self.training._actors._actors
 
     def _ask(self, *_: Any) -> Any:
         if self.cannot_stop is not None:
@@ -99,13 +108,13 @@ def failed(error: Exception) -> RayTaskError:
 )
 def test_an_actor_that_ended_of_it_is_no_cause(monkeypatch: Any, actor: Exception) -> None:
     """It was still there when it was asked for progress, and is not a moment later."""
-    job = Training(monkeypatch, {"counters": {}}, RayActorError(DIED), actor=actor)
+    job = Training(monkeypatch, FINE, RayActorError(DIED), actor=actor)
     with pytest.raises(RunError, match="the learner's process, or its machine, was lost"):
         job.training.progress()
 
 
 def test_an_actor_that_fails_by_itself_is_the_cause(monkeypatch: Any) -> None:
-    job = Training(monkeypatch, {"counters": {}}, {"counters": {}}, actor=failed(TransportError("no room")))
+    job = Training(monkeypatch, FINE, FINE, actor=failed(TransportError("no room")))
     with pytest.raises(LamarckError, match="no room"):
         job.training.progress()
 
@@ -113,7 +122,7 @@ def test_an_actor_that_fails_by_itself_is_the_cause(monkeypatch: Any) -> None:
 def test_an_actor_whose_memory_or_machine_is_gone_is_lost_and_no_fault_of_the_program(
     monkeypatch: Any,
 ) -> None:
-    job = Training(monkeypatch, {"counters": {}}, {"counters": {}}, actor=RayError("it ran out of memory"))
+    job = Training(monkeypatch, FINE, FINE, actor=RayError("it ran out of memory"))
     with pytest.raises(ClusterError, match=r"actors died 1 times, .* actor 0: it ran out of memory"):
         job.training.progress()
 
@@ -122,15 +131,25 @@ class Waiting(Training):
     """A job on a cluster whose second actor has got no core in `cluster.start_timeout_s`."""
 
     def __init__(self, monkeypatch: Any, on_shortage: str, *, first_runs: bool = True) -> None:
-        super().__init__(monkeypatch, {"counters": {}})
+        super().__init__(monkeypatch, FINE)
         cluster = replace(self.training.job.cluster, on_shortage=on_shortage)
         self.training.job = replace(self.training.job, cluster=cluster)
         handle = SimpleNamespace(call=SimpleNamespace(remote=lambda *_: None))
         long_ago = time.monotonic() - cluster.start_timeout_s - 1
-        self.training._agents = SimpleNamespace(due=lambda: False, report=dict)  # type: ignore[assignment]
+        agents: Any = SimpleNamespace(
+            due=lambda: False, report=lambda: {"dropped_messages": Counter()}, notes=[]
+        )
+        self.training._agents = agents
+        self.actors = self._watched(self.training.job, agents)
         for number, up in enumerate([1 if first_runs else None, None]):
-            self.training._actors[number] = Actor(
-                number, HERE, handle, lambda: None, partial(lambda up: up, up), long_ago
+            self.actors[number] = Actor(
+                number,
+                HERE,
+                handle,
+                lambda: None,
+                partial(lambda up: up, up),
+                long_ago,
+                pinged_at=time.monotonic(),
             )
 
 
@@ -142,7 +161,7 @@ def test_actors_that_wait_for_cores_are_not_counted_and_stop_the_job(monkeypatch
 def test_with_shrink_the_job_goes_on_with_the_actors_that_run_and_says_so_once(monkeypatch: Any) -> None:
     job = Waiting(monkeypatch, "shrink")
     assert job.training.progress()["actors"] == 1
-    job.answers.append({"counters": {}})
+    job.answers.append(FINE)
     job.training.progress()
     [note] = job.training.notes
     assert "goes on with 1" in note
