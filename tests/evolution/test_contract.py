@@ -15,6 +15,7 @@ from lamarckian_cli.evolution.map_elites import MAPElitesSettings
 from lamarckian_cli.evolution.nsga2 import NSGA2Settings
 from lamarckian_cli.evolution.nsga3 import NSGA3Settings
 from lamarckian_cli.evolution.openai_es import OpenAIESSettings
+from lamarckian_cli.evolution.pb2 import PB2Settings
 from lamarckian_cli.evolution.pbt import PBTSettings
 from lamarckian_cli.evolution.pso import PSOSettings
 from lamarckian_cli.launch import checkpoint
@@ -74,6 +75,7 @@ CASES = {
     "pso-ring": (PSOSettings, {"population": 12, "topology": "ring"}, Weights()),
     "cso": (CSOSettings, {"population": 13}, Sphere(dim=4)),
     "pbt": (PBTSettings, {"population": 12}, PBTToy()),
+    "pb2": (PB2Settings, {"population": 12}, PBTToy()),
     "pbt-mixed": (PBTSettings, {"population": 12, "exploit": "tournament"}, Mixed()),
     "map_elites": (MAPElitesSettings, {"population": 12, "cells": 5}, Arm(joints=4)),
 }

@@ -35,6 +35,9 @@ class Ages:
         rivals = sorted(reports, key=lambda m: (*reports[m], m))
         return np.array(rivals), rivals.index(member)
 
+    def of(self, member: int) -> int:
+        return int(self._age[member])
+
     def reached(self, member: int, other: int) -> bool:
         """Whether the member's weights are at least as old as the other's."""
         return bool(self._age[member] >= self._age[other])

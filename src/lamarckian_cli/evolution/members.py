@@ -20,6 +20,10 @@ class Members:
         free = np.flatnonzero(self._out < 0)
         return free[np.argsort(self.asked[free], kind="stable")]
 
+    def who(self, identity: int) -> int:
+        """The member that has this candidate out."""
+        return int(np.flatnonzero(self._out == identity)[0])
+
     def send(self, members: np.ndarray, ids: np.ndarray) -> None:
         """Candidates `ids` [K] go out for free members [K]."""
         self._out[members] = ids

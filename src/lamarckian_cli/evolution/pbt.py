@@ -135,8 +135,11 @@ class PBT(Asking):
         size = min(int(np.ceil(self._settings.fraction * len(rivals))), len(rivals) // 2)
         return self._donor(rivals[:size], member) if place >= len(rivals) - size else member
 
-    def explore(self, genome: Genomes) -> Genomes:
-        """A genome [1, D] with its hyperparameters varied within bounds; its other parts are as they were."""
+    def explore(self, genome: Genomes, age: int) -> Genomes:
+        """A genome [1, D] with its hyperparameters varied within bounds; its other parts are as they were.
+
+        `age` is that of its weights, in evaluations; PB2's model goes by it.
+        """
         varied = dict(genome)
         for name in self._explored:
             part = self._task.coding.parts[name]
@@ -167,9 +170,9 @@ class PBT(Asking):
             genome, parent = self._draw_first(1), -1
             self._ages.start(member)
         else:
-            genome = self.explore(take(self._latest.genomes, np.array([donor])))
-            parent = int(self._latest.ids[donor])
             self._ages.copy(member, donor)
+            genome = self.explore(take(self._latest.genomes, np.array([donor])), self._ages.of(member))
+            parent = int(self._latest.ids[donor])
             self._since[member] = 0
         for name, values in genome.items():
             self._genomes[name][place] = values
