@@ -191,4 +191,6 @@ def test_map_elites_fills_what_an_arm_can_reach():
     middle = (np.arange(20) + 0.5) / 10 - 1
     within = (np.square(middle)[:, None] + np.square(middle)[None] < 0.95**2).sum()
     assert len(people) > 0.97 * within
+    cells = np.unique(np.floor((people.measures + 1) * 10).astype(int).clip(0, 19), axis=0)
+    assert strategy.numbers() == {"coverage": len(cells) / 400}
     assert np.median(people.objectives) < 0.5  # of first genomes about 3.3: a uniform angle's variance

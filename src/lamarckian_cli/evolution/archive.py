@@ -40,6 +40,11 @@ class Archive:
     def __len__(self) -> int:
         return len(self._cells)
 
+    @property
+    def coverage(self) -> float:
+        """The share of cells that have an elite, in [0, 1]."""
+        return len(self) / len(self._row)
+
     def elites(self) -> Individuals:
         """All of them, copied."""
         return self._elites.take(self._row[self._cells])

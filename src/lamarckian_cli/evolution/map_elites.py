@@ -91,6 +91,10 @@ class MAPElites(Asking):
         elites = self.archive.elites()
         return elites.take(best_first(elites))
 
+    def numbers(self) -> dict[str, float]:
+        """`coverage`: the share of cells that have an elite."""
+        return {"coverage": self.archive.coverage}
+
     def variation(self, parents: Genomes) -> Genomes:
         """Children [2, N, D] of pairs of elites [2, N, D]."""
         return self._variation.vary(parents, self._task.coding, self._rng)

@@ -111,6 +111,10 @@ class Strategy(ABC):
     def population(self) -> Individuals:
         """Who lives now, best first where there is one objective; empty before anything is told."""
 
+    def numbers(self) -> dict[str, float]:
+        """What it alone can tell of how it stands, for metrics and summary."""
+        return {}
+
     @abstractmethod
     def finished(self) -> str:
         """Why there is nothing more to ask for (converged, as `cma` may say); empty while there is."""

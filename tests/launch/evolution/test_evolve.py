@@ -79,6 +79,11 @@ def test_igd_and_hypervolume_are_those_of_the_front(run_dir: Path) -> None:
     assert known is not None
     distances = np.sqrt(((known[:, None] - points[None]) ** 2).sum(axis=2)).min(axis=1)
     assert summary["igd"] == pytest.approx(distances.mean())
+    worse = np.maximum(points[None] - known[:, None], 0)
+    assert summary["igd_plus"] == pytest.approx(np.sqrt((worse**2).sum(axis=2)).min(axis=1).mean())
+    nearest = np.sqrt(((known[:, None] - points[None]) ** 2).sum(axis=2)).min(axis=0)
+    assert summary["gd"] == pytest.approx(nearest.mean())
+    assert 0 < summary["spread"] < 1
     inside = points[(points < 1.1).all(axis=1)]
     ordered = inside[np.argsort(inside[:, 0])]
     edges = np.append(ordered[1:, 0], 1.1)
@@ -114,6 +119,13 @@ def test_one_objective_is_told_by_its_best(run_dir: Path) -> None:
     assert len(front) == 1
     assert "hypervolume" not in summary
     assert summary["optimum"] == 0
+
+
+def test_an_archive_tells_how_much_of_behaviour_it_covers(run_dir: Path) -> None:
+    words = ("evo=map_elites", "problem=arm", "evo.cells=8", "evo.evaluations=300")
+    summary = run(run_dir, *words, "run.plots=false")
+    assert summary["coverage"] == RunFolder.open(run_dir).rows()[-1]["coverage"]
+    assert 0 < summary["coverage"] <= 1
 
 
 def test_a_target_ends_a_run(run_dir: Path) -> None:

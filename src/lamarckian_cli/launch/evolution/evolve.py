@@ -327,6 +327,7 @@ class Session:
             "worker_restarts": report.restarts,
             "staleness_mean": collector.staleness_mean,
             "staleness_max": collector.staleness_max,
+            **self.strategy.numbers(),
             **pool.metrics(),
         }
         self.folder.log({key: value for key, value in row.items() if value is not None})

@@ -86,6 +86,18 @@ class Quality:
             front_size=len(front),
         )
 
+    def distances(self, points: np.ndarray) -> dict[str, float]:
+        """IGD+, GD and spread of feasible points [N, M] against the known front; none without one."""
+        points = points[np.isfinite(points).all(axis=1)]
+        if self.front is None or not len(points):
+            return {}
+        front = points[pareto.nondominated(points)]
+        return {
+            "igd_plus": indicators.igd_plus(front, self.front),
+            "gd": indicators.gd(front, self.front),
+            "spread": indicators.spread(front, self.front),
+        }
+
     def curve(self, history: History) -> list[tuple[int, Numbers]]:
         """Evaluations and what the snapshot taken then is worth."""
         return [

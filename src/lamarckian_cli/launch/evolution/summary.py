@@ -32,11 +32,14 @@ def summarize(
     else:
         summary["hypervolume"] = numbers.hypervolume
         if quality.front is not None:
+            people = collector.individuals()
             summary["igd"] = numbers.igd
+            summary |= quality.distances(people.objectives[people.violation <= 0])
         if quality.reference is not None:
             summary["hypervolume_reference"] = (quality.reference * quality.signs).tolist()
     summary |= {
         "front_size": numbers.front_size,
+        **collector.strategy.numbers(),
         "workers": report.workers,
         "workers_busy": report.used,
         "worker_restarts": report.restarts,
