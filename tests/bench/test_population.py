@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import statistics
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -52,10 +54,40 @@ def test_the_document_in_process() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("soon", "no_children_left")
+@pytest.mark.timeout(240)
 def test_the_document_over_ray() -> None:
-    document = measure_population(plan(repeat=1, cluster="local", overrides=(*SMALL, "cluster.actors=1")))
-    (result,) = document["results"]
+    """As from the command line, in a process of its own: what Ray is started by stays in its environment."""
+    words = (
+        "--members",
+        "2",
+        "--matches",
+        "4",
+        "--seconds",
+        "1",
+        "--repeat",
+        "1",
+        "--cluster",
+        "local",
+        "--json",
+    )
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "lamarckian_cli.cli",
+            "bench",
+            "population",
+            *words,
+            *SMALL,
+            "cluster.actors=1",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (result,) = json.loads(done.stdout)["results"]
     check(result)
     assert (result["cluster"], result["actors"]) == ("local", 1)
 
