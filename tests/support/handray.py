@@ -13,7 +13,7 @@ from importlib import metadata
 from types import SimpleNamespace
 from typing import Any
 
-from lamarckian_cli.launch import ray_cluster
+from lamarckian_cli.launch import ray_calls, ray_cluster
 
 LEARNER = {"weights": "tcp://learner:1", "unrolls": "tcp://learner:2", "vector_bytes": 1_000_000}
 
@@ -103,5 +103,6 @@ def play_ray(monkeypatch: Any, hosts: Mapping[str, Host]) -> None:
             RayTaskError=RayTaskError,
         ),
     )
-    monkeypatch.setattr(ray_cluster, "ray", lambda: fake)
+    for module in (ray_calls, ray_cluster):
+        monkeypatch.setattr(module, "ray", lambda: fake)
     monkeypatch.setattr(ray_cluster, "process_on", lambda machine, *_, **__: hosts[machine.name])
