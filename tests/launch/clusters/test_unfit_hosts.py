@@ -60,6 +60,15 @@ def test_a_host_without_shared_memory(stand_in: str, tmp_path: Path, free: int |
     assert refused(ssh=stand_in, python=answers(tmp_path, shared_memory_bytes=free)).startswith(said)
 
 
+def test_where_native_code_crashed_is_nobodys_reason(stand_in: str, tmp_path: Path) -> None:
+    python = script(
+        tmp_path / "crashing",
+        "#!/bin/sh\necho 'no room left' >&2\n"
+        "echo '/usr/bin/python(_start+0x21) [0x558ebf7c1081] _start' >&2\nexit 1\n",
+    ).strip("'")
+    assert refused(ssh=stand_in, python=python) == "far: it ended with status 1: no room left"
+
+
 def test_another_up_at_work_keeps_its_folder() -> None:
     records.cluster_folder("mine").mkdir(parents=True)
     with pytest.raises(ClusterError, match="is there already; another lamarck cluster up is at work"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +20,7 @@ QUERY_TIMEOUT_S = 30.0  # of an answer that takes no work
 AT_ONCE = 32  # machines that are asked at a time
 NOT_FOUND = (126, 127)  # what a shell answers where there is no such program
 SSH_FAILED = 255  # what ssh answers where it is ssh that failed
+BACKTRACE = re.compile(r"\[0x[0-9a-f]+\]")  # a line of what native code says when it is ended
 
 
 def ask(
@@ -103,7 +105,8 @@ def _answer(output: str) -> dict[str, Any] | None:
 
 def _why(node: Node, done: subprocess.CompletedProcess[str]) -> str:
     """Why a machine gave no answer, and what to do about it."""
-    said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+    lines = [line.strip() for line in done.stderr.splitlines()]
+    said = [line for line in lines if line and not BACKTRACE.search(line)]
     last = said[-1] if said else "it said nothing"
     python = node.python
     if "No module named" in done.stderr:
