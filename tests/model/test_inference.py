@@ -101,7 +101,8 @@ def test_images_run_in_the_network_itself():
 def test_an_actor_on_numbers_never_loads_torch():
     code = (
         "import sys, lamarckian_cli.launch.actor_host as host\n"
-        "from lamarckian_cli.launch.assembly import build_rollout, cast_players\n"
+        "from lamarckian_cli.launch.assembly import build_rollout\n"
+        "from lamarckian_cli.launch.casting import cast_players\n"
         "from lamarckian_cli.launch.wiring import job_of\n"
         "job = job_of(['env=pong', 'run.dir=unused'])\n"
         "mdp = job.env.make_mdp()\n"
