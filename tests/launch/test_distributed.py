@@ -64,7 +64,7 @@ def test_a_killed_actor_is_started_again_and_training_goes_on(no_children_left):
 def test_an_actor_that_hangs_is_done_without_until_it_answers(no_children_left):
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("two actors need two cores")
-    job = job_of([*SMALL, "cluster.actors=2", "cluster.silence_s=2", "run.dir=unused"])
+    job = job_of([*SMALL, "cluster.actors=2", "cluster.silence_s=4", "run.dir=unused"])
     training = DistributedTraining(job, threading.Event())
     try:
         training.start(None)
@@ -76,8 +76,9 @@ def test_an_actor_that_hangs_is_done_without_until_it_answers(no_children_left):
         wait_until(lambda: training.progress()["counters"]["env_steps"] > steps + 8192)
         os.kill(hung, signal.SIGCONT)
         wait_until(lambda: training.progress()["actors"] == 2)
-        assert [note.partition(" on ")[0] for note in training.notes] == ["actor 1", "actor 1"]
-        assert ["does not answer" in training.notes[0], "answers again" in training.notes[1]] == [True, True]
+        notes = [note for note in training.notes if note.startswith("actor 1 on ")]
+        assert "does not answer" in notes[0]
+        assert "answers again" in notes[-1]
         assert training.pids()["actor 1"] == hung
     finally:
         training.stop()

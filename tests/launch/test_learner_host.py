@@ -110,7 +110,7 @@ def test_an_actor_stands_in_for_those_whose_share_is_missing(
     sampling.start()
     try:
         wait_until(lambda: host.progress()["counters"]["batches"] >= 20, DEADLINE_S)
-        assert 1 <= len(vain) <= 3
+        assert 1 <= len(vain) <= 10  # else it is once a batch
     finally:
         actor.stop()
         sampling.join(DEADLINE_S)
