@@ -76,9 +76,8 @@ def test_an_actor_that_hangs_is_done_without_until_it_answers(no_children_left):
         wait_until(lambda: training.progress()["counters"]["env_steps"] > steps + 8192)
         os.kill(hung, signal.SIGCONT)
         wait_until(lambda: training.progress()["actors"] == 2)
-        notes = [note for note in training.notes if note.startswith("actor 1 on ")]
-        assert "does not answer" in notes[0]
-        assert "answers again" in notes[-1]
+        assert [note.partition(" on ")[0] for note in training.notes] == ["actor 1", "actor 1"]
+        assert ["does not answer" in training.notes[0], "answers again" in training.notes[1]] == [True, True]
         assert training.pids()["actor 1"] == hung
     finally:
         training.stop()

@@ -105,12 +105,12 @@ def test_an_actor_stands_in_for_those_whose_share_is_missing(
     vain = []
     stand_in = actor._stand_in
     monkeypatch.setattr(actor, "_stand_in", lambda: (vain.append(1), stand_in()))
-    monkeypatch.setattr(actor, "_patience_s", lambda: 0.5)
+    monkeypatch.setattr(actor, "_patience_s", lambda: 2.0)
     sampling = threading.Thread(target=actor.run)
     sampling.start()
     try:
         wait_until(lambda: host.progress()["counters"]["batches"] >= 20, DEADLINE_S)
-        assert 1 <= len(vain) <= 10  # else it is once a batch
+        assert 1 <= len(vain) <= 3
     finally:
         actor.stop()
         sampling.join(DEADLINE_S)

@@ -9,7 +9,7 @@ grid; what was seen is standardised first, so the prior's mean is 0 and its devi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg import cho_solve, cholesky, solve_triangular
@@ -72,15 +72,11 @@ class Surrogate:
     def imagining(self, x: np.ndarray, t: np.ndarray) -> Surrogate:
         """As if these [M, D], [M] had been seen too, at their means: there is less left to learn there."""
         mean, _ = self.at(x, t)
-        return Surrogate(
+        return replace(
+            self,
             x=np.vstack([self.x, x]),
             t=np.append(self.t, t),
             y=np.append(self.y, (mean - self.shift) / self.scale),
-            length=self.length,
-            forgetting=self.forgetting,
-            noise=self.noise,
-            shift=self.shift,
-            scale=self.scale,
         )
 
     def _kernel(self, x: np.ndarray, t: np.ndarray) -> np.ndarray:

@@ -49,10 +49,8 @@ class ActorHost:
         self._policies: dict[str, Policy] = {}  # those that train
         self._opponents: Opponents | None = None  # of self-play
         self._versions: dict[str, int] = {}  # policy -> of its newest weights
-        self._slack, self._slack_at = (
-            1.0,
-            0.0,
-        )  # how many shares it fills, since others are missing; since when
+        self._slack = 1.0  # how many shares it fills, where others are missing, ...
+        self._slack_at = 0.0  # ... and since when
         self._sent: dict[str, float] = {}  # policy -> unrolls sent and not learned from, as far as known
 
     def pid(self) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Generator, Iterable
+from collections.abc import Generator
 from typing import Any
 
 from lamarckian_cli.launch.assembly import build_learners, build_rollout, message_unrolls, trained_policies
@@ -48,7 +48,8 @@ class InprocTraining:
         loop = asyncio.new_event_loop() if self.mdp.external else None
         for name, policy in self._policies.items():
             policy.load(self.learners[name].weights())
-        self._keep_pool(self.learners.values())
+        if self.keeper is not None:
+            self.keeper.follow(self.learners.values(), self.rollout.opponents)
         try:
             while not self._stopped.is_set():
                 self._sample(loop)
@@ -117,11 +118,4 @@ class InprocTraining:
         self.counters.add_results(results)
         if self.keeper is not None:
             self.keeper.add_results(results)
-            self._keep_pool([learner])
-
-    def _keep_pool(self, learners: Iterable[Learner]) -> None:
-        """Take snapshots of those for whom one is due, and give the rollout what is new."""
-        if self.keeper is not None:
-            for learner in learners:
-                self.keeper.offer(learner)
-            self.keeper.tell(self.rollout.opponents)
+            self.keeper.follow([learner], self.rollout.opponents)

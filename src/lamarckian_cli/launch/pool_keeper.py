@@ -83,9 +83,11 @@ class PoolKeeper:
             changed, self._changed = self._changed, False
             return snapshots, self._pairings() if changed else None
 
-    def tell(self, opponents: Opponents | None) -> None:
-        """Give the news to those of a rollout in this process."""
+    def follow(self, learners: Iterable[Learner], opponents: Opponents | None) -> None:
+        """Offer these learners, and give the news to the opponents of a rollout in this process."""
         assert opponents is not None
+        for learner in learners:
+            self.offer(learner)
         snapshots, pairings = self.news()
         for weights in snapshots:
             opponents.load(weights)

@@ -24,7 +24,7 @@ import zmq
 from lamarckian_cli.errors import TransportError
 from lamarckian_cli.transport import handshake
 from lamarckian_cli.transport.address import Address
-from lamarckian_cli.transport.codec import Layout, Limits, Message, MessageError
+from lamarckian_cli.transport.codec import Buffer, Layout, Limits, Message, MessageError
 from lamarckian_cli.transport.keys import JobKeys
 from lamarckian_cli.transport.link import Link
 from lamarckian_cli.transport.service import Service, Unwelcome
@@ -165,17 +165,22 @@ class ZmqPublisher:
             if newest is None or newest.version <= slot.version:
                 return
             slot.stream, slot.sent = newest, 0
-            if not self._service.send(peer, [handshake.BEGIN, name, newest.announcement()]):
-                self.left(peer)
+            if not self._send_counted(peer, [handshake.BEGIN, name, newest.announcement()], len(newest.head)):
                 return
-            self.sent_bytes += len(newest.head)
         pieces = slot.stream.pieces
         for piece in pieces[slot.sent : len(pieces)]:
-            if not self._service.send(peer, [handshake.PIECE, name, piece]):
-                self.left(peer)
+            if not self._send_counted(peer, [handshake.PIECE, name, piece], len(piece)):
                 return
             slot.sent += 1
-            self.sent_bytes += len(piece)
+
+    def _send_counted(self, peer: bytes, frames: Sequence[Buffer | zmq.Frame], size: int) -> bool:
+        """Whether it was sent. It counts from before on: whoever has it already may look at the count."""
+        self.sent_bytes += size
+        if self._service.send(peer, frames):
+            return True
+        self.sent_bytes -= size
+        self.left(peer)
+        return False
 
 
 class Sink(Protocol):

@@ -112,8 +112,5 @@ class InprocTrainer:
         self._members.learned(name)
 
     def _keep_pool(self, *learners: Learner) -> None:
-        """Take snapshots of those for whom one is due, and give the rollout what is new."""
         if self._keeper is not None:
-            for learner in learners:
-                self._keeper.offer(learner)
-            self._keeper.tell(self._rollout.opponents)
+            self._keeper.follow(learners, self._rollout.opponents)
